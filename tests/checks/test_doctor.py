@@ -7,7 +7,7 @@ import re
 import pytest
 
 import mfairfl
-from mfairfl.checks.findings import Finding, by_weight
+from mfairfl.checks import Finding, by_weight
 from mfairfl.cli import main
 from mfairfl.fairness.notions import REGISTRY as NOTIONS
 from mfairfl.plugins import MODELS

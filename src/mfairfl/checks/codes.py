@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mfairfl.checks.findings import Finding
+from mfairfl.checks import Finding
 from mfairfl.data import canonical_text
 from mfairfl.files import toml_key, toml_text
 from mfairfl.text import some_of, words_of
@@ -90,7 +90,7 @@ def _text_codes(column: pd.Series[Any]) -> MissingCodes | None:
 
 def _number_codes(column: pd.Series[Any]) -> MissingCodes | None:
     values, counts = np.unique(column.dropna().to_numpy(dtype=np.float64), return_counts=True)
-    odd = _negative(values) | _high(values, counts) | _far(values, counts) | _zero(values, counts)
+    odd = _usual_codes(values, counts) | _apart(values, counts)
     if not odd.any():
         return None
     others = values[~odd]
@@ -99,16 +99,14 @@ def _number_codes(column: pd.Series[Any]) -> MissingCodes | None:
     return MissingCodes(str(column.name), codes, int(counts[odd].sum()), spread)
 
 
-def _negative(values: Floats) -> Mask:
-    """Find usual codes that are the only negative numbers; -1, 0, 1 may be an answer."""
+def _usual_codes(values: Floats, counts: Counts) -> Mask:
+    """Find usual codes among numbers: below zero, and beyond a gap at the upper end."""
+    odd = np.zeros(len(values), dtype=bool)
     below = values < 0
+    # They are the only negative numbers; -1, 0, 1 may be an answer.
     usual = below.any() and not below.all() and _NEGATIVE.issuperset(values[below].tolist())
-    return below & (usual and values[-1] > 1)
-
-
-def _high(values: Floats, counts: Counts) -> Mask:
-    """Find usual codes at the upper end, beyond a gap larger than any among the others."""
-    mask = np.zeros(len(values), dtype=bool)
+    if usual and values[-1] > 1:
+        odd |= below
     for length in (1, 2, 3):
         codes, others = values[-length:], values[:-length]
         if len(others) < 2 or not _HIGH.issuperset(codes.tolist()):
@@ -116,29 +114,26 @@ def _high(values: Floats, counts: Counts) -> Mask:
         amounts = others[others >= 0]  # codes below zero leave a gap too
         far = codes[0] - others[-1] >= 3 * np.diff(amounts).max(initial=0)
         if counts[-length:].sum() >= 2 and far and len(amounts) > 1:
-            mask[-length:] = True
-    return mask
+            odd[-length:] = True
+    return odd
 
 
-def _far(values: Floats, counts: Counts) -> Mask:
-    """Find a frequent value that is farther from all others than these are from each other."""
-    mask = np.zeros(len(values), dtype=bool)
+def _apart(values: Floats, counts: Counts) -> Mask:
+    """Find ends that are farther from all others than these are from each other, and lone zeros.
+
+    An end must be frequent. A zero may be nearer, as in weights and blood pressures.
+    """
+    odd = np.zeros(len(values), dtype=bool)
+    if len(values) <= 10:
+        return odd
     frequent = counts >= max(_LONE, _LONE_SHARE * counts.sum())
-    if len(values) > 10:
-        if frequent[0] and values[1] - values[0] > values[-1] - values[1] and values[0] != 0:
-            mask[0] = True
-        if frequent[-1] and values[-1] - values[-2] > values[-2] - values[0]:
-            mask[-1] = True
-    return mask
-
-
-def _zero(values: Floats, counts: Counts) -> Mask:
-    """Find zeros where the others keep a distance, as in weights and blood pressures."""
-    mask = np.zeros(len(values), dtype=bool)
-    if len(values) > 10 and values[0] == 0 and 2 <= counts[0] <= counts.sum() / 2:
+    if values[0] != 0:
+        odd[0] = frequent[0] and values[1] - values[0] > values[-1] - values[1]
+    elif 2 <= counts[0] <= counts.sum() / 2:
         low, high = np.quantile(np.repeat(values[1:], counts[1:]), (0.25, 0.75))
-        mask[0] = values[1] > high - low
-    return mask
+        odd[0] = values[1] > high - low
+    odd[-1] = frequent[-1] and values[-1] - values[-2] > values[-2] - values[0]
+    return odd
 
 
 def missing_code_lines(columns: Iterable[MissingCodes]) -> list[str]:
@@ -155,9 +150,15 @@ def missing_code_lines(columns: Iterable[MissingCodes]) -> list[str]:
     texts = list[MissingCodes]()
     for column in columns:
         (numbers[column.codes] if column.others else texts).append(column)
-    return [line for alike in numbers.values() for line in _number_lines(alike)] + _text_lines(
-        texts
-    )
+    lines = [line for alike in numbers.values() for line in _number_lines(alike)]
+    if texts:
+        names = [f"{c.column} {', '.join(map(repr, c.codes))} ({c.where})" for c in texts]
+        codes = toml_text(sorted({code for column in texts for code in column.codes}))
+        lines.append(
+            f"categories that may mean missing: {some_of(names, most=10)}: if they do, add "
+            f"missing_codes = {codes} to [task]"
+        )
+    return lines
 
 
 def _number_lines(columns: list[MissingCodes]) -> list[str]:
@@ -176,17 +177,6 @@ def _number_lines(columns: list[MissingCodes]) -> list[str]:
     ]
 
 
-def _text_lines(columns: list[MissingCodes]) -> list[str]:
-    if not columns:
-        return []
-    names = [f"{c.column} {', '.join(map(repr, c.codes))} ({c.where})" for c in columns]
-    codes = tuple(sorted({code for column in columns for code in column.codes}))
-    return [
-        f"categories that may mean missing: {some_of(names, most=10)}: if they do, add "
-        f"missing_codes = {toml_text(codes)} to [task]"
-    ]
-
-
 # ------------------------------------------------------------------ codes of categories
 
 _CODE_WORDS = frozenset(
@@ -201,7 +191,6 @@ _COUNT_WORDS = frozenset({"n", "num", "number", "count", "total", "avg", "mean",
 _MOST = 1000  # distinct values that codes have
 _SHARE = 0.05  # of the rows, unless the name says that they are codes
 _DIGITS = 3
-_SHOWN = 3
 
 
 def find_category_codes(X: pd.DataFrame) -> dict[str, Floats]:
@@ -223,20 +212,16 @@ def find_category_codes(X: pd.DataFrame) -> dict[str, Floats]:
         whole = bool((values == np.round(values)).all())
         if not whole or not 3 <= len(values) <= min(_MOST, len(numbers) / 2) or values[0] < 0:
             continue
+        words = words_of(str(name))
+        called = not _CODE_WORDS.isdisjoint({*words, str(name).casefold()})
+        digits = len(f"{values[0]:.0f}")
+        alike = _DIGITS <= digits == len(f"{values[-1]:.0f}")
         few = len(values) <= _SHARE * len(numbers)
-        if _called_code(name) or (few and _equal_digits(values) and _holes(values, counts)):
+        if (called and _COUNT_WORDS.isdisjoint(words)) or (
+            few and alike and _holes(values, counts)
+        ):
             codes[str(name)] = values
     return codes
-
-
-def _called_code(name: str) -> bool:
-    words = words_of(name)
-    return not _CODE_WORDS.isdisjoint({*words, name.casefold()}) and _COUNT_WORDS.isdisjoint(words)
-
-
-def _equal_digits(values: Floats) -> bool:
-    digits = len(f"{values[0]:.0f}")
-    return digits >= _DIGITS and len(f"{values[-1]:.0f}") == digits
 
 
 def _holes(values: Floats, counts: Counts) -> bool:
@@ -260,8 +245,8 @@ def category_code_findings(X: pd.DataFrame) -> list[Finding]:
 1210): if so, list them in categorical
     """
     columns = [
-        f"{name} ({len(values):,} values: {', '.join(f'{v:.0f}' for v in values[:_SHOWN])}"
-        f"{', …' * (len(values) > _SHOWN)})"
+        f"{name} ({len(values):,} values: {', '.join(f'{v:.0f}' for v in values[:3])}"
+        f"{', …' * (len(values) > 3)})"
         for name, values in find_category_codes(X).items()
     ]
     if not columns:

@@ -11,22 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mfairfl.checks.codes import (
-    MissingCodes,
-    category_code_findings,
-    find_missing_codes,
-    missing_code_lines,
-)
-from mfairfl.checks.findings import Finding
-from mfairfl.data import MISSING, SPLITS, Federation, Table, Task
+from mfairfl.checks import Finding, Level, codes
+from mfairfl.checks.codes import MissingCodes
+from mfairfl.data import MISSING, SPLITS, Federation, Table, Task, differences
 from mfairfl.data.columns import Column
-from mfairfl.data.differences import (
-    FEW_ROWS,
-    ClientColumn,
-    Difference,
-    difference_lines,
-    find_differences,
-)
+from mfairfl.data.differences import ClientColumn
 from mfairfl.data.partition import rows_by_name
 from mfairfl.data.quality import Trap, TrapKind, trap_lines
 from mfairfl.data.values import Reading
@@ -123,17 +112,14 @@ def _facts(column: Column, task: Task) -> ColumnFacts:
 
 
 def _role(name: str, task: Task) -> Role:
-    if name == task.label:
-        return "label"
-    if name == task.client:
-        return "client"
+    if name in (task.label, task.client):
+        return "label" if name == task.label else "client"
     if name in {sensitive.column for sensitive in task.sensitive}:
         return "sensitive"
-    if name in task.ignore:
-        return "ignored"
     settled = task.numeric is not None and task.categorical is not None
     features = (*(task.numeric or ()), *(task.categorical or ()))
-    return "ignored" if settled and name not in features else "feature"
+    ignored = name in task.ignore or (settled and name not in features)
+    return "ignored" if ignored else "feature"
 
 
 def _kind(column: Column, task: Task, texts: Sequence[str], distinct: int) -> Kind:
@@ -167,7 +153,7 @@ def frame_of(table: Table) -> pd.DataFrame:
 ClientRowNumbers = Mapping[str, npt.NDArray[np.int64]]
 """The numbers of each client's rows in the table."""
 
-_TRAP_CHECKS: dict[TrapKind, tuple[Literal["note", "warn"], str]] = {
+_TRAP_CHECKS: dict[TrapKind, tuple[Level, str]] = {
     "label": ("warn", "leakage"),
     "proxy": ("warn", "leakage"),
     "identifier": ("warn", "identifiers"),
@@ -193,22 +179,19 @@ def feature_findings(
     """
     identifiers = [trap.column for trap in traps if trap.kind == "identifier"]
     table = replace(table, X=table.X.drop(columns=identifiers))
-    differences = compare_clients(table, clients)
-    codes = missing_codes_by_client(table, clients)
-    sensitive = {sensitive.column for sensitive in table.task.sensitive}
+    findings = [Finding(*_TRAP_CHECKS[kind], line) for kind, line in trap_lines(traps)]
+    for kind, line in differences.difference_lines(compare_clients(table, clients)):
+        findings.append(Finding("note" if kind == "client" else "warn", "silos", line))
     # A text is a category of its own either way; a number is taken at its value.
-    serious = [column for column in codes if column.others or column.column in sensitive]
-    harmless = [column for column in codes if column not in serious]
-    return [
-        *(Finding(*_TRAP_CHECKS[kind], line) for kind, line in trap_lines(traps)),
-        *(
-            Finding("note" if kind == "client" else "warn", "silos", line)
-            for kind, line in difference_lines(differences)
-        ),
-        *(Finding("warn", "missing codes", line) for line in missing_code_lines(serious)),
-        *(Finding("note", "missing codes", line) for line in missing_code_lines(harmless)),
-        *category_code_findings(table.X),
-    ]
+    sensitive = {sensitive.column for sensitive in table.task.sensitive}
+    by_level: dict[Level, list[MissingCodes]] = {"warn": [], "note": []}
+    for column in missing_codes_by_client(table, clients):
+        serious = column.others or column.column in sensitive
+        by_level["warn" if serious else "note"].append(column)
+    for level, columns in by_level.items():
+        lines = codes.missing_code_lines(columns)
+        findings += [Finding(level, "missing codes", line) for line in lines]
+    return findings + codes.category_code_findings(table.X)
 
 
 def rows_by_client(data: Table | Federation) -> dict[str, npt.NDArray[np.int64]]:
@@ -219,7 +202,7 @@ def rows_by_client(data: Table | Federation) -> dict[str, npt.NDArray[np.int64]]
     return {} if data.clients is None else rows_by_name(data.clients)
 
 
-def compare_clients(table: Table, clients: ClientRowNumbers) -> list[Difference]:
+def compare_clients(table: Table, clients: ClientRowNumbers) -> list[differences.Difference]:
     """Compare each feature between clients.
 
     Examples
@@ -235,39 +218,42 @@ def compare_clients(table: Table, clients: ClientRowNumbers) -> list[Difference]
     """
     if len(clients) < 2:
         return []
-    columns = {name: _held(table.X[name], clients) for name in table.X.columns}
-    return find_differences(columns, sensitive=[s.column for s in table.task.sensitive])
+    columns = {name: _by_client(table.X[name], clients) for name in table.X.columns}
+    sensitive = [s.column for s in table.task.sensitive]
+    return differences.find_differences(columns, sensitive=sensitive)
 
 
-def _held(column: pd.Series, clients: ClientRowNumbers) -> dict[str, ClientColumn]:
+def _by_client(column: pd.Series, clients: ClientRowNumbers) -> dict[str, ClientColumn]:
     if pd.api.types.is_numeric_dtype(column):
         numbers = column.to_numpy(dtype=np.float64)
         return {client: ClientColumn.numbers(numbers[rows]) for client, rows in clients.items()}
-    codes, levels = pd.factorize(column)
-    counted = {c: np.bincount(codes[rows], minlength=len(levels)) for c, rows in clients.items()}
-    return {
-        client: ClientColumn.categories(dict(zip(map(str, levels), counts.tolist(), strict=True)))
-        for client, counts in counted.items()
-    }
+    numbered, levels = pd.factorize(column)
+    names, described = list(map(str, levels)), {}
+    for client, rows in clients.items():
+        counts = np.bincount(numbered[rows], minlength=len(names)).tolist()
+        described[client] = ClientColumn.categories(dict(zip(names, counts, strict=True)))
+    return described
 
 
 def missing_codes_by_client(table: Table, clients: ClientRowNumbers) -> list[MissingCodes]:
     """Find codes of missing values in all rows, and those that one client alone uses."""
-    codes = {column.column: column for column in find_missing_codes(table.X)}
+    columns = {column.column: column for column in codes.find_missing_codes(table.X)}
     # Texts that may mean missing were found in all rows, whichever client uses them.
-    numbers = table.X.select_dtypes("number").drop(columns=list(codes), errors="ignore")
+    numbers = table.X.select_dtypes("number").drop(columns=list(columns), errors="ignore")
     for rows in clients.values():
-        if len(rows) < FEW_ROWS or len(clients) < 2:
+        if len(rows) < differences.FEW_ROWS or len(clients) < 2:
             continue
-        others = np.ones(len(table), dtype=bool)
-        others[rows] = False
-        for column in find_missing_codes(numbers.iloc[rows]):
-            elsewhere = (_has_code(column, table) & others).any()
+        for column in codes.find_missing_codes(numbers.iloc[rows]):
+            elsewhere = np.delete(_has_code(column, table), rows).any()
             if column.rows > 1 and not elsewhere:
-                codes.setdefault(column.column, column)
-    return [
-        column._replace(clients=_few_users(column, table, clients)) for column in codes.values()
-    ]
+                columns.setdefault(column.column, column)
+    named = []
+    for column in columns.values():
+        coded = _has_code(column, table)
+        users = tuple(client for client, rows in clients.items() if coded[rows].any())
+        few = 2 * len(users) <= len(clients)  # else the code is not theirs alone
+        named.append(column._replace(clients=users if few else ()))
+    return named
 
 
 def _has_code(column: MissingCodes, table: Table) -> npt.NDArray[np.bool_]:
@@ -275,10 +261,3 @@ def _has_code(column: MissingCodes, table: Table) -> npt.NDArray[np.bool_]:
     cells = table.X[column.column]
     numeric = pd.api.types.is_numeric_dtype(cells)
     return cells.isin([float(code) if numeric else code for code in column.codes]).to_numpy()
-
-
-def _few_users(column: MissingCodes, table: Table, clients: ClientRowNumbers) -> tuple[str, ...]:
-    """Return the clients that use the codes, or none if most clients do."""
-    coded = _has_code(column, table)
-    users = tuple(client for client, rows in clients.items() if coded[rows].any())
-    return users if 2 * len(users) <= len(clients) else ()

@@ -17,17 +17,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from mfairfl.checks.column_checks import (
-    ColumnFacts,
-    column_facts,
-    feature_findings,
-    rows_by_client,
-)
-from mfairfl.checks.findings import Finding, by_weight
+from mfairfl.checks import Finding, by_weight, column_checks
 from mfairfl.data import MISSING, Bin, Reading, Sensitive, Table, Task, canonical_text
 from mfairfl.data.columns import Column, columns_of, require_columns
 from mfairfl.data.files import FileContent
-from mfairfl.data.quality import Trap, traps_of
+from mfairfl.data.quality import traps_of
 from mfairfl.data.table import table_from_columns
 from mfairfl.errors import DataError
 from mfairfl.files import toml_key, toml_text
@@ -59,7 +53,7 @@ class Proposal:
     task: Task
     notes: tuple[str, ...]
     findings: tuple[Finding, ...]
-    columns: tuple[ColumnFacts, ...]
+    columns: tuple[column_checks.ColumnFacts, ...]
 
 
 def _values(frame: pd.DataFrame, column: str) -> list[str]:
@@ -105,49 +99,45 @@ def propose(
     columns = columns_of(content.frame, str(path))
     require_columns(columns, key_columns, str(path))
     empty = [c for c in columns if c not in key_columns and columns[c].missing_number.all()]
-    groups = [Sensitive(column=name, bins=_bins_of(columns[name])) for name in sensitive]
+    groups = tuple(Sensitive(column=name, bins=_bins_of(columns[name])) for name in sensitive)
     draft = Task(
         label=label,
         favourable=favourable,
-        sensitive=tuple(groups),
+        sensitive=groups,
         ignore=tuple(empty),
         client=client,
         others_unfavourable=others_unfavourable,
     )
-    table = table_from_columns(
-        {name: column.but(table=path.name) for name, column in columns.items()},
-        draft,
-        name=path.name,
-        sha256=content.sha256,
-    )
-    del columns  # a million rows are worth 100 MB of positions
+    named = {name: column.but(table=path.name) for name, column in columns.items()}
+    table = table_from_columns(named, draft, name=path.name, sha256=content.sha256)
+    del columns, named  # a million rows are worth 100 MB of positions
     traps = traps_of(table)
     useless = {t.column: t for t in traps if t.kind in _USELESS and t.column not in key_columns}
     task = draft.model_copy(update=_settled(table, useless) | {"ignore": (*empty, *useless)})
     used = replace(table, X=table.X.drop(columns=list(useless)))
-    findings = [
-        *(Finding("warn", "data", w) for w in _without(useless, table.warnings)),
-        *feature_findings(
-            used, rows_by_client(used), [trap for trap in traps if trap.column not in useless]
-        ),
-    ]
+    findings = [Finding("warn", "data", w) for w in _without(useless, table.warnings)]
+    findings += column_checks.feature_findings(
+        used,
+        column_checks.rows_by_client(used),
+        [trap for trap in traps if trap.column not in useless],
+    )
+    notes = [*content.notes, *(f"column '{c}' is ignored: it is empty" for c in empty)]
+    for name, trap in useless.items():
+        role = "numeric" if name in (table.task.numeric or ()) else "categorical"
+        why = f"{_USELESS[trap.kind]} ({trap.why})"
+        use = f"to use it, move it from ignore to {role}"
+        notes.append(f"column '{name}' is ignored: {why}; {use}")
+    for group in groups:
+        if group.bins:
+            bins = ", ".join(b.name for b in group.bins)
+            notes.append(f"groups of {group.column}: {bins} (thirds of the rows)")
     return Proposal(
         path=path,
         content=content,
         task=task,
-        notes=(
-            *content.notes,
-            *(f"column '{c}' is ignored: it is empty" for c in empty),
-            *(_why_ignored(trap, table) for trap in useless.values()),
-            *(
-                f"groups of {s.column}: {', '.join(b.name for b in s.bins)} (thirds of the rows)"
-                for s in groups
-                if s.bins
-            ),
-            *_without(useless, table.notes),
-        ),
+        notes=(*notes, *_without(useless, table.notes)),
         findings=tuple(by_weight(findings)),
-        columns=tuple(column_facts(content.frame, task, str(path))),
+        columns=tuple(column_checks.column_facts(content.frame, task, str(path))),
     )
 
 
@@ -176,15 +166,6 @@ def _settled(table: Table, useless: Collection[str]) -> dict[str, Any]:
     }
 
 
-def _why_ignored(trap: Trap, table: Table) -> str:
-    """Return why a column is ignored, and how to use it all the same."""
-    role = "numeric" if trap.column in (table.task.numeric or ()) else "categorical"
-    return (
-        f"column '{trap.column}' is ignored: {_USELESS[trap.kind]} ({trap.why}); to use it, move "
-        f"it from ignore to {role}"
-    )
-
-
 def _bins_of(column: Column) -> tuple[Bin, ...]:
     """Return bins for numbers with many values, else none: each value is a group."""
     if column.not_numbers.any() or len(column.counts) <= _MANY_VALUES:
@@ -211,20 +192,16 @@ def tercile_bins(numbers: NDArray[np.float64]) -> tuple[Bin, ...]:
         # Ties may leave too few rows on a side; a group needs two members.
         if end - (ends[-1] if ends else 0) >= 2 and len(values) - end >= 2:
             ends.append(end)
-    if not ends:
-        return ()
-    borders = [0, *ends, len(values)]
-    return tuple(_bin(values, a, b) for a, b in itertools.pairwise(borders))
-
-
-def _bin(values: NDArray[np.float64], start: int, end: int) -> Bin:
-    """Return the interval of values[start:end]; the first and the last have one bound."""
-    low, high = float(values[start]), float(values[end - 1])
-    if start == 0:
-        return Bin(name=f"<= {high:.12g}", max=high)
-    if end == len(values):
-        return Bin(name=f">= {low:.12g}", min=low)
-    return Bin(name=f"{low:.12g} to {high:.12g}", min=low, max=high)
+    bins: list[Bin] = []
+    for start, end in itertools.pairwise([0, *ends, len(values)] if ends else ()):
+        low, high = float(values[start]), float(values[end - 1])
+        if start == 0:
+            bins.append(Bin(name=f"<= {high:.12g}", max=high))
+        elif end == len(values):
+            bins.append(Bin(name=f">= {low:.12g}", min=low))
+        else:
+            bins.append(Bin(name=f"{low:.12g} to {high:.12g}", min=low, max=high))
+    return tuple(bins)
 
 
 # ------------------------------------------------------------------ the TOML file

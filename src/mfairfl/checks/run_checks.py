@@ -7,14 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mfairfl.checks.column_checks import (
-    ColumnFacts,
-    column_facts,
-    feature_findings,
-    frame_of,
-    rows_by_client,
-)
-from mfairfl.checks.findings import SEES, Finding, Level, server_findings
+from mfairfl.checks import SEES, Finding, Level, column_checks, server_findings
+from mfairfl.checks.column_checks import ColumnFacts, column_facts
 from mfairfl.data import MISSING, Federation, Table
 from mfairfl.data.quality import copies_of, traps_of
 from mfairfl.data.table import table_from_content
@@ -30,10 +24,7 @@ from mfairfl.text import some_of
 SMALL_GROUP = 30
 RARE_LABEL = 0.05
 
-REVEALS = {
-    "individual": "each client's update",
-    "sums": "only the sum of the updates",
-}
+REVEALS = {"individual": "each client's update", "sums": "only the sum of the updates"}
 """What a method shows the server, by `Card.reveals`."""
 
 
@@ -45,21 +36,21 @@ def check_run(config: Config, unknown: Collection[str] = ()) -> Iterator[Finding
     unknown : collection of str
         Keys for which the configuration has stand-ins: what depends on them is left out.
     """
-    content = content_of(config)
-    if content is None or config.task is None:
+    content, task = content_of(config), config.task
+    if content is None or task is None:
         table = table_of(config)
-        yield from _columns(table)
-        yield from column_facts(frame_of(table), table.task, table.name)
+        frame, name = column_checks.frame_of(table), table.name
     else:
-        csv, task = str(config.data.csv), config.task.select(config.data.sensitive)
+        frame, name = content.frame, str(config.data.csv)
+        selected = task.select(config.data.sensitive)
         try:
-            table = table_from_content(content, task, name=Path(csv).name)
+            table = table_from_content(content, selected, name=Path(name).name)
         except DataError:
-            yield from column_facts(content.frame, config.task, csv)  # helps to correct the file
+            yield from column_facts(frame, task, name)  # helps to correct the file
             raise
-        yield from _columns(table)
-        yield from column_facts(content.frame, table.task, csv)
-    del content  # before all rows are encoded
+    yield from _columns(table)
+    yield from column_facts(frame, table.task, name)
+    del content, frame  # before all rows are encoded
     yield from _label(table)
     federation = federation_of(config, table)
     # Refuses what cannot be trained; so it comes before the findings about the features.
@@ -69,7 +60,9 @@ def check_run(config: Config, unknown: Collection[str] = ()) -> Iterator[Finding
     copies, traps = copies_of(table, federation), traps_of(table)
     level: Level = "warn" if copies.serious else "ok" if copies.by_chance else "note"
     yield Finding(level, "copied rows", copies.line)
-    yield from feature_findings(table, rows_by_client(federation), traps)
+    yield from column_checks.feature_findings(
+        table, column_checks.rows_by_client(federation), traps
+    )
     if not any(trap.kind == "label" for trap in traps):
         yield Finding("ok", "leakage", "no column alone predicts the label")
     yield from (Finding("warn", "data", warning) for warning in table.warnings)
@@ -112,12 +105,8 @@ def _label(table: Table) -> Iterator[Finding]:
 
 def _clients(federation: Federation, table_warnings: Collection[str]) -> Iterator[Finding]:
     sizes = [len(client) for client in federation.clients]
-    yield Finding(
-        "ok",
-        "clients",
-        f"{len(sizes)} clients (scheme {federation.scheme}), {min(sizes):,} to {max(sizes):,} "
-        "rows",
-    )
+    number = f"{len(sizes)} clients (scheme {federation.scheme})"
+    yield Finding("ok", "clients", f"{number}, {min(sizes):,} to {max(sizes):,} rows")
     yield from (Finding("note", "data", note) for note in federation.notes)
     for warning in federation.warnings:
         if warning not in table_warnings:
@@ -134,28 +123,20 @@ def _groups(federation: Federation) -> Iterator[Finding]:
         groups = list(zip(attribute.groups, rows, test, strict=True))
         listed = ", ".join(f"{group} ({n:,} rows, {t:,} of them test)" for group, n, t in groups)
         yield Finding("ok", "groups", f"{attribute.name}: {listed}")
-        small = [
-            f"{group} ({t})"
-            for group, _, t in groups
-            if t < SMALL_GROUP and group in attribute.recorded
-        ]
+        small = [f"{g} ({t})" for g, _, t in groups if t < SMALL_GROUP and g in attribute.recorded]
         if small:
-            yield Finding(
-                "warn",
-                "groups",
-                f"{attribute.name}: fewer than {SMALL_GROUP} test rows of "
-                f"{some_of(small, most=10)}: too few to tell unfairness from chance; merge groups "
-                "or collect more rows",
-            )
+            message = f"fewer than {SMALL_GROUP} test rows of {some_of(small, most=10)}"
+            advice = "merge groups or collect more rows"
+            message += f": too few to tell unfairness from chance; {advice}"
+            yield Finding("warn", "groups", f"{attribute.name}: {message}")
 
 
 def _noise_floor(config: Config, federation: Federation) -> Iterator[Finding]:
     """Estimate the violation that chance alone causes on the test rows."""
     test = federation.pooled("test")
     if len(test) == 0:
-        yield Finding(
-            "warn", "noise floor", "no test rows: results will be measured on train rows"
-        )
+        message = "no test rows: results will be measured on train rows"
+        yield Finding("warn", "noise floor", message)
         return
     size = Cells(federation.attributes).size
     strata = 2 * test.cells.astype(np.int64) + test.y
@@ -169,12 +150,12 @@ def _noise_floor(config: Config, federation: Federation) -> Iterator[Finding]:
         if not has_noise_floor(key) or key not in fair.overall:
             continue
         value = fair[key].noise_floor
+        shown = "undefined, a group has no test row of a label"
+        if value is not None:
+            shown = f"{value:.3f} on average"
         decisions = f"{key} of exactly fair decisions on {len(test):,} test rows"
-        if value is None:
-            reason = "undefined, a group has no test row of a label"
-            yield Finding("warn", "noise floor", f"{decisions}: {reason}")
-        else:
-            yield Finding("ok", "noise floor", f"{decisions}: {value:.3f} on average")
+        level: Level = "warn" if value is None else "ok"
+        yield Finding(level, "noise floor", f"{decisions}: {shown}")
 
 
 def _cost(setup: Setup) -> Finding:
@@ -182,9 +163,6 @@ def _cost(setup: Setup) -> Finding:
     by_gradient = setup.strategy.card.steps == "gradient"  # one pass per round
     epochs = setup.rounds * (1 if by_gradient else setup.recipe.local_epochs)
     sent = 2 * setup.rounds * len(setup.summary.counts) * 4 * setup.size / 1e6
-    return Finding(
-        "ok",
-        "cost",
-        f"{rows:,} train rows × {epochs:,} epochs = {rows * epochs:,} row passes; "
-        f"{setup.size:,} weights, {sent:,.1f} MB sent and received in total",
-    )
+    passes = f"{rows:,} train rows × {epochs:,} epochs = {rows * epochs:,} row passes"
+    traffic = f"{setup.size:,} weights, {sent:,.1f} MB sent and received in total"
+    return Finding("ok", "cost", f"{passes}; {traffic}")
