@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives import serialization
 from flwr.supercore.protobuf.client import ProtobufRequestContext
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from mfairfl.deployment.gate.admission import KeyRing, Quotas
-from mfairfl.deployment.gate.forwarding import Signals, WaitingRoom, make_gate
-from mfairfl.deployment.gate.listener import ConnectionLimits, Listener
+from mfairfl.deployment.admission import KeyRing, Quotas
+from mfairfl.deployment.gate import Gate, Signals, WaitingRoom
 from mfairfl.deployment.keys import make_certificates, make_key, read_public_key
+from mfairfl.deployment.listener import ConnectionLimits, Listener
 
 PUSH = "/v1/fleet/push-object"
 BROKEN_OFF = b"the beginning of an ans"
@@ -158,7 +158,7 @@ def standing(folder, *, answer=None, limits=None, quotas=None, hold=0.0, places=
                 asyncio.TaskGroup() as tasks,
             ):
                 tasks.create_task(room.watch())
-                handler = make_gate(client, keys, gate.quotas, room)
+                handler = Gate(client, keys, gate.quotas, room).handle
                 await Listener(handler, tls, limits or ConnectionLimits()).serve(door)
 
         loop = asyncio.new_event_loop()

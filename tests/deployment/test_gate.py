@@ -14,10 +14,10 @@ from flwr.superlink.routers.fleet.router import router
 from flwr.supernode import node_auth_http_interceptor
 from gates import BROKEN_OFF, PUSH, enrol, everything, head, response, signed, standing
 
-from mfairfl.deployment.gate.admission import Quotas
-from mfairfl.deployment.gate.forwarding import OPEN_PATHS
-from mfairfl.deployment.gate.listener import ConnectionLimits
+from mfairfl.deployment.admission import Quotas
+from mfairfl.deployment.gate import OPEN_PATHS
 from mfairfl.deployment.keys import add_revocation, make_key, read_public_key
+from mfairfl.deployment.listener import ConnectionLimits
 
 SOON = ConnectionLimits(head_seconds=2, stall_seconds=2)
 SIGNATURE = ("flwr-public-key", "flwr-timestamp", "flwr-signature")

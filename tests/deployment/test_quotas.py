@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from mfairfl.deployment.gate.admission import Quotas
-from mfairfl.deployment.gate.listener import Refused
+from mfairfl.deployment.admission import Quotas
+from mfairfl.deployment.listener import Refused
 
 
 def test_a_key_cannot_use_the_quota_of_others():

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from gates import PUSH, enrol, head, signed, standing
 
-from mfairfl.deployment.gate.forwarding import Signals
+from mfairfl.deployment.gate import Signals
 from mfairfl.deployment.keys import add_revocation, make_key, read_public_key
 
 PULL = "/v1/fleet/pull-messages"

@@ -9,7 +9,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from mfairfl.coordinator.audit import audit_name, gather_counts
 from mfairfl.deployment.federation_audit import build_silo_audit, load_request, terms_of
-from mfairfl.deployment.gate.forwarding import Signals
+from mfairfl.deployment.gate import Signals
 from mfairfl.deployment.journal import Journal, journalled
 from mfairfl.deployment.processes import use_given_umask
 from mfairfl.deployment.settings import FederationSettings, load_federation

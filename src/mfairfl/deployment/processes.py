@@ -68,7 +68,7 @@ def superlink_command(server: ServerSettings) -> Command:
 
 def gate_command(server: ServerSettings, federation: Path) -> Command:
     """Return the process behind the coordinator's public port."""
-    words = (sys.executable, "-m", "mfairfl.deployment.gate.forwarding", str(federation))
+    words = (sys.executable, "-m", "mfairfl.deployment.gate", str(federation))
     # So that glibc gives the buffers of a connection back to the system when it ends.
     give_back = {"MALLOC_MMAP_THRESHOLD_": str(64 << 10)}
     return Command(words, environment(server.state) | give_back)

@@ -1,10 +1,15 @@
-"""The gate as a process: it forwards open paths to the SuperLink; silos wait here for messages.
+"""The coordinator's only public port: it forwards what silos need, and nothing else.
 
-Flower polls: a SuperNode that gets no message always sleeps for three seconds, and the
-coordinator's app looks for answers. Both ends of that are processes of the coordinator, on one
-machine. So each signals when there is something to fetch, by changing a file, and looking at a
-file costs no request. The gate holds a silo's request, and answers it as soon as there is a
-message, or when its time is up.
+Flower's SuperLink answers silos, operators and its own processes on one port. Operators need no
+credentials there: anyone who reaches it can register keys and start code. So the SuperLink listens
+on loopback only, and silos connect to this gate, which forwards the paths that they need, if a key
+that is enrolled and not revoked signed the request. Flower checks the signature again behind it.
+
+Silos also wait here for messages. Flower polls: a SuperNode that gets no message always sleeps for
+three seconds, and the coordinator's app looks for answers. Both ends of that are processes of the
+coordinator, on one machine. So each signals when there is something to fetch, by changing a file,
+and looking at a file costs no request. The gate holds a silo's request, and answers it as soon as
+there is a message, or when its time is up.
 """
 
 from __future__ import annotations
@@ -20,16 +25,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import h11
 import httpx
 
-from mfairfl.deployment.gate.admission import KeyRing, Quotas
-from mfairfl.deployment.gate.listener import (
-    ConnectionLimits,
-    Exchange,
-    Handler,
-    Listener,
-    Refused,
-)
+from mfairfl.deployment.admission import KeyRing, Quotas
+from mfairfl.deployment.listener import ConnectionLimits, Exchange, Listener, Refused
 from mfairfl.deployment.settings import FederationSettings, load_federation
 from mfairfl.errors import MfairflError
 from mfairfl.files import make_private_folder
@@ -37,16 +37,9 @@ from mfairfl.files import make_private_folder
 OPEN_PATHS = frozenset(
     f"/v1/fleet/{name}"
     for name in (
-        "activate-node",
-        "deactivate-node",
-        "send-node-heartbeat",
-        "pull-messages",
-        "push-messages",
-        "get-run",
-        "get-fab",
-        "push-object",
-        "pull-object",
-        "confirm-message-received",
+        *("activate-node", "deactivate-node", "send-node-heartbeat"),
+        *("pull-messages", "push-messages", "get-run", "get-fab"),
+        *("push-object", "pull-object", "confirm-message-received"),
     )
 )
 """What an enrolled silo may request; `register-node` is for the coordinator only."""
@@ -63,86 +56,80 @@ _HOP_BY_HOP = {b"host", b"connection", b"keep-alive", b"transfer-encoding", b"co
 # ------------------------------------------------------------------ forwarding
 
 
-def make_gate(
-    client: httpx.AsyncClient, keys: KeyRing, quotas: Quotas, room: WaitingRoom
-) -> Handler:
-    """Return the handler that forwards requests for open paths through `client`."""
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Forwards requests for open paths through a client of the SuperLink."""
 
-    async def gate(exchange: Exchange) -> None:
-        target = (exchange.method.decode(), exchange.path.decode("latin-1"))
-        if target == ("GET", "/health") and exchange.size == 0:
+    superlink: httpx.AsyncClient
+    keys: KeyRing
+    quotas: Quotas
+    room: WaitingRoom
+
+    async def handle(self, exchange: Exchange) -> None:
+        """Answer a request, or refuse it from its head."""
+        if (exchange.method, exchange.path, exchange.size) == ("GET", "/health", 0):
             key = _ANYONE
-        elif target[0] == "POST" and target[1] in OPEN_PATHS:
-            key = keys.authenticate(exchange)
+        elif exchange.method == "POST" and exchange.path in OPEN_PATHS:
+            key = self.keys.authenticate(exchange)
         else:
             raise Refused(404, b"not here")
-        with quotas.reserve(key, exchange.size):
-            request = _Request(client, target, await exchange.body(), exchange)
-            if target[1] == _PULL:
-                await _forward_when_answered(request, keys, key, room)
+        with self.quotas.reserve(key, exchange.size):
+            body = await exchange.connection.body()
+            if exchange.path == _PULL:
+                await self._forward_when_answered(exchange, body, key)
             else:
-                await request.forward()
+                await self._forward(exchange, body)
 
-    return gate
+    async def _forward_when_answered(self, exchange: Exchange, body: bytes, key: str) -> None:
+        """Ask the SuperLink for a message; as long as there is none, let the silo wait."""
+        now, signals = asyncio.get_running_loop().time, self.room.signals
+        signals.announce_visit(key.encode())
+        with self.room.place(key) as seconds:
+            end = now() + seconds
+            while True:
+                mark = signals.messages()
+                if await self._forward(exchange, body, unless_empty=now() < end):
+                    return
+                while now() < end and signals.messages() == mark:
+                    await self.room.wait(min(_RECHECK, end - now()))
+                    self.keys.authenticate(exchange)  # it may have been revoked meanwhile
+                    if exchange.connection.abandoned:  # a message that it is given now is lost
+                        raise ConnectionAbortedError("the silo does not wait any more")
 
-
-async def _forward_when_answered(
-    request: _Request, keys: KeyRing, key: str, room: WaitingRoom
-) -> None:
-    """Ask the SuperLink for a message; as long as there is none, let the silo wait."""
-    now, exchange, signals = asyncio.get_running_loop().time, request.exchange, room.signals
-    signals.announce_visit(key.encode())
-    with room.place(key) as seconds:
-        end = now() + seconds
-        while True:
-            mark = signals.messages()
-            if await request.forward(unless_empty=now() < end):
-                return
-            while now() < end and signals.messages() == mark:
-                await room.wait(min(_RECHECK, end - now()))
-                keys.authenticate(exchange)  # it may have been revoked meanwhile
-                if exchange.abandoned:  # a message that it is given now would be lost
-                    raise ConnectionAbortedError("the silo does not wait any more")
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """A request, and the way behind the gate."""
-
-    client: httpx.AsyncClient
-    target: tuple[str, str]
-    body: bytes
-    exchange: Exchange
-
-    async def forward(self, *, unless_empty: bool = False) -> bool:
-        """Pass the request on, and its answer back as it arrives.
+    async def _forward(
+        self, exchange: Exchange, body: bytes, *, unless_empty: bool = False
+    ) -> bool:
+        """Pass a request on, and its answer back as it arrives.
 
         Parameters
         ----------
         unless_empty : bool
             Keep an answer without content back, and return False.
         """
-        headers = [pair for pair in self.exchange.headers if pair[0] not in _HOP_BY_HOP]
-        started = False
+        headers = [pair for pair in exchange.headers if pair[0] not in _HOP_BY_HOP]
+        send, started = exchange.connection.send, False
         try:
-            async with self.client.stream(
-                *self.target, content=self.body, headers=headers
+            async with self.superlink.stream(
+                exchange.method, exchange.path, content=body, headers=headers
             ) as reply:
-                empty = reply.is_success and reply.headers.get("content-length") == "0"
-                if unless_empty and empty:
+                if (
+                    unless_empty
+                    and reply.is_success
+                    and reply.headers.get("content-length") == "0"
+                ):
                     return False
-                skipped = _HOP_BY_HOP - {b"content-length"}
                 raw = [(key.lower(), value) for key, value in reply.headers.raw]
-                answer_headers = [pair for pair in raw if pair[0] not in skipped]
-                await self.exchange.start(reply.status_code, answer_headers)
+                skipped = _HOP_BY_HOP - {b"content-length"}
+                kept = [pair for pair in raw if pair[0] not in skipped]
+                await send(h11.Response(status_code=reply.status_code, headers=kept))
                 started = True
                 async for piece in reply.aiter_raw():
-                    await self.exchange.write(piece)
+                    await send(h11.Data(data=piece))
         except httpx.HTTPError:
             if started:
                 raise ConnectionAbortedError("the SuperLink broke off its answer") from None
             raise Refused(502, b"the SuperLink does not answer") from None
-        await self.exchange.finish()
+        await send(h11.EndOfMessage())
         return True
 
 
@@ -171,41 +158,35 @@ class Signals:
 
     def __init__(self, folder: Path) -> None:
         self._folder = make_private_folder(folder)
-        self._messages = folder / "messages"
 
     def announce_messages(self) -> None:
         """Signal that messages for silos are on the server."""
-        _change(self._messages)
+        self._change("messages")
 
     def messages(self) -> bytes:
         """Return the mark of the last messages."""
-        return _mark(self._messages)
+        return self._mark("messages")
 
     def announce_visit(self, key: bytes) -> None:
         """Signal that the silo with this key asks for a message: its last answer is complete."""
-        _change(self._visits(key))
+        self._change(hashlib.sha256(key).hexdigest())
 
     def visit(self, key: bytes) -> bytes:
         """Return the mark of a silo's last visit."""
-        return _mark(self._visits(key))
+        return self._mark(hashlib.sha256(key).hexdigest())
 
-    def _visits(self, key: bytes) -> Path:
-        return self._folder / hashlib.sha256(key).hexdigest()
+    def _change(self, name: str) -> None:
+        file = os.open(self._folder / name, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            os.write(file, os.urandom(_SIZE))  # two marks are never the same
+        finally:
+            os.close(file)
 
-
-def _change(path: Path) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-    try:
-        os.write(file, os.urandom(_SIZE))  # two marks are never the same
-    finally:
-        os.close(file)
-
-
-def _mark(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""
+    def _mark(self, name: str) -> bytes:
+        try:
+            return (self._folder / name).read_bytes()
+        except FileNotFoundError:
+            return b""
 
 
 class WaitingRoom:
@@ -264,35 +245,30 @@ class WaitingRoom:
 # ------------------------------------------------------------------ the process
 
 
-def serve_gate(settings: FederationSettings) -> None:
+async def serve_gate(settings: FederationSettings) -> None:
     """Serve the public port until stopped."""
     server = settings.server
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(server.certificates / "server.crt", server.certificates / "server.key")
     family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
-    with socket.create_server((server.host, server.port), family=family, backlog=512) as door:
-        asyncio.run(_serve(settings, door, tls))
-
-
-async def _serve(settings: FederationSettings, door: socket.socket, tls: ssl.SSLContext) -> None:
-    server = settings.server
-    keys = KeyRing(server.registered, settings.revoked)
-    quotas = Quotas(allowance=server.allowance << 20)
-    room = WaitingRoom(Signals(server.signals), seconds=server.hold)
     superlink = httpx.AsyncClient(
         base_url=f"https://127.0.0.1:{server.superlink_port}",
         verify=ssl.create_default_context(cafile=str(server.ca)),
         timeout=_ANSWER_SECONDS,
         trust_env=False,  # never through a proxy: the SuperLink is on this machine
     )
-    async with superlink, asyncio.TaskGroup() as tasks:
-        tasks.create_task(room.watch())
-        handler = make_gate(superlink, keys, quotas, room)
-        await Listener(handler, tls, ConnectionLimits()).serve(door)
+    keys = KeyRing(server.registered, settings.revoked)
+    quotas = Quotas(allowance=server.allowance << 20)
+    room = WaitingRoom(Signals(server.signals), seconds=server.hold)
+    gate = Gate(superlink, keys, quotas, room)
+    with socket.create_server((server.host, server.port), family=family, backlog=512) as door:
+        async with superlink, asyncio.TaskGroup() as tasks:
+            tasks.create_task(room.watch())
+            await Listener(gate.handle, tls, ConnectionLimits()).serve(door)
 
 
 if __name__ == "__main__":
     try:
-        serve_gate(load_federation(Path(sys.argv[1])))
+        asyncio.run(serve_gate(load_federation(Path(sys.argv[1]))))
     except (MfairflError, OSError) as error:
         sys.exit(f"error: {error}")

@@ -11,7 +11,8 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import h11
@@ -20,7 +21,6 @@ _PIECE = 16 << 10  # bytes read at once: what a connection holds beside the body
 _LINGER = 1.0  # seconds for a refused request to end, so that its sender can read why
 _NO_MORE_FILES = 0.2  # seconds before the next connection is taken when this one could not be
 
-Headers = list[tuple[bytes, bytes]]
 _log = logging.getLogger("mfairfl")
 
 
@@ -61,13 +61,24 @@ class Refused(Exception):  # noqa: N818 - an answer, not an error
 
 
 class Exchange:
-    """A request and the way to answer it."""
+    """A request whose head is here; `connection` has its body, and takes the answer."""
 
-    def __init__(self, connection: _Connection, request: h11.Request) -> None:
-        self._connection = connection
-        self.method, self.path = request.method, request.target.partition(b"?")[0]
-        self.headers: Headers = list(request.headers)
-        self.size = self._declared_size()
+    def __init__(self, connection: Connection, request: h11.Request) -> None:
+        self.connection, limits = connection, connection.limits
+        self.method, path = request.method.decode(), request.target.partition(b"?")[0]
+        self.path = path.decode("latin-1")
+        self.headers = list(request.headers)
+        # h11 refuses a large head that arrives in pieces, but not one that arrived at once.
+        held = sum(len(name) + len(value) for name, value in self.headers)
+        if held + len(request.target) > limits.head_bytes:
+            raise Refused(431, b"the head is too large")
+        if self.only(b"upgrade") is not None:
+            raise Refused(400, b"no upgrades")
+        if self.only(b"transfer-encoding") is not None:
+            raise Refused(411, b"state the content-length")
+        self.size = int(self.only(b"content-length") or 0)  # h11 has checked that it is a number
+        if self.size > limits.body_bytes:
+            raise Refused(413, b"too large")
 
     def only(self, name: bytes) -> bytes | None:
         """Return the value of a header that must not come twice; None without it."""
@@ -75,37 +86,6 @@ class Exchange:
         if len(values) > 1:
             raise Refused(400, b"a header is repeated")
         return values[0] if values else None
-
-    def _declared_size(self) -> int:
-        if self.only(b"upgrade") is not None:
-            raise Refused(400, b"no upgrades")
-        if self.only(b"transfer-encoding") is not None:
-            raise Refused(411, b"state the content-length")
-        size = int(self.only(b"content-length") or 0)  # h11 has checked that it is a number
-        if size > self._connection.limits.body_bytes:
-            raise Refused(413, b"too large")
-        return size
-
-    @property
-    def abandoned(self) -> bool:
-        """Whether the other side has closed the connection."""
-        return self._connection.abandoned
-
-    async def body(self) -> bytes:
-        """Return the body, once it has arrived."""
-        return await self._connection.body()
-
-    async def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Begin the answer."""
-        await self._connection.send(h11.Response(status_code=status, headers=list(headers)))
-
-    async def write(self, piece: bytes) -> None:
-        """Send a piece of the answer, and wait until the other side has taken most of it."""
-        await self._connection.send(h11.Data(data=piece))
-
-    async def finish(self) -> None:
-        """End the answer."""
-        await self._connection.send(h11.EndOfMessage())
 
 
 Handler = Callable[[Exchange], Awaitable[None]]
@@ -116,10 +96,7 @@ class Listener:
 
     def __init__(self, handler: Handler, tls: ssl.SSLContext, limits: ConnectionLimits) -> None:
         self._handler, self._tls, self._limits = handler, tls, limits
-        self._open: set[asyncio.Task[None]] = set()
-        self._awaited: dict[
-            asyncio.Task[None], None
-        ] = {}  # whose request is not here yet, in order
+        self._open: dict[asyncio.Task[None], Connection] = {}
 
     async def serve(self, door: socket.socket) -> None:
         """Accept connections on a listening socket until cancelled."""
@@ -132,10 +109,9 @@ class Listener:
                 await asyncio.sleep(_NO_MORE_FILES)
                 continue
             if self._make_room():
-                connection = _Connection(self, peer, self._tls, self._limits)
+                connection = Connection(peer, self._tls, self._limits)
                 task = asyncio.create_task(connection.run(self._handler))
-                self._open.add(task)
-                self._awaited[task] = None
+                self._open[task] = connection
                 task.add_done_callback(self._ended)
             else:
                 peer.close()
@@ -145,43 +121,33 @@ class Listener:
         """Close the connection that has kept us waiting longest, if there are too many."""
         if len(self._open) < self._limits.connections:
             return True
-        longest = next(iter(self._awaited), None)
-        if longest is None:
+        awaited = {
+            t: c.awaited_since for t, c in self._open.items() if c.awaited_since is not None
+        }
+        if not awaited:
             return False
-        del self._awaited[longest]
+        longest = min(awaited, key=awaited.__getitem__)
+        self._open[longest].awaited_since = None  # it is closed once
         longest.cancel()
         return True
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._open.discard(task)
-        self._awaited.pop(task, None)
+        del self._open[task]
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a request could not be answered", exc_info=error)
 
-    def arrived(self) -> None:
-        """Note that the current connection's request is here: now it waits for us."""
-        if (task := asyncio.current_task()) is not None:
-            self._awaited.pop(task, None)
 
-    def awaited(self) -> None:
-        """Note that we wait for the current connection."""
-        if (task := asyncio.current_task()) is not None:
-            self._awaited[task] = None
+class Connection:
+    """One connection: its requests, one after the other.
 
+    `awaited_since` is when we began to wait for a request, None while one is here.
+    """
 
-class _Connection:
-    """One connection: its requests, one after the other."""
-
-    def __init__(
-        self,
-        listener: Listener,
-        peer: socket.socket,
-        tls: ssl.SSLContext,
-        limits: ConnectionLimits,
-    ) -> None:
-        self._listener, self._peer, self._tls, self.limits = listener, peer, tls, limits
+    def __init__(self, peer: socket.socket, tls: ssl.SSLContext, limits: ConnectionLimits) -> None:
+        self._peer, self._tls, self.limits = peer, tls, limits
         self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
         self._answer_began, self._answered = 0.0, 0
+        self.awaited_since: float | None = time.monotonic()
 
     async def run(self, handler: Handler) -> None:
         """Serve requests until the peer leaves, is refused, or makes us wait too long."""
@@ -221,7 +187,6 @@ class _Connection:
                     event = await self._event()
                     if not isinstance(event, h11.Request):
                         return  # the peer closed the connection
-                self._require_small(event)
                 await handler(Exchange(self, event))
             except Refused as refusal:
                 await self._refuse(refusal)
@@ -232,14 +197,8 @@ class _Connection:
             if self._parser.states != {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}:
                 return  # someone said `Connection: close`
             self._parser.start_next_cycle()
-            self._listener.awaited()
+            self.awaited_since = time.monotonic()
             due = asyncio.get_running_loop().time() + self.limits.head_seconds
-
-    def _require_small(self, request: h11.Request) -> None:
-        """Refuse a large head that arrived at once; h11 refuses those that arrive in pieces."""
-        size = sum(len(name) + len(value) for name, value in request.headers)
-        if size + len(request.target) > self.limits.head_bytes:
-            raise Refused(431, b"the head is too large")
 
     async def _refuse(self, refusal: Refused) -> None:
         if self._parser.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
@@ -256,6 +215,7 @@ class _Connection:
 
     @property
     def abandoned(self) -> bool:
+        """Whether the other side has closed the connection."""
         return self._reader.at_eof() or self._writer.is_closing()
 
     async def _event(self) -> object:
@@ -266,6 +226,7 @@ class _Connection:
             self._parser.receive_data(await self._reader.read(_PIECE))
 
     async def body(self) -> bytes:
+        """Return a request's body, once it has arrived."""
         loop, received = asyncio.get_running_loop(), bytearray()
         if self._parser.they_are_waiting_for_100_continue:
             await self.send(h11.InformationalResponse(status_code=100, headers=[]))
@@ -274,11 +235,12 @@ class _Connection:
             async with asyncio.timeout_at(self._due(began, len(received))):
                 event = await self._event()
             if not isinstance(event, h11.Data):
-                self._listener.arrived()
+                self.awaited_since = None
                 return bytes(received)
             received += event.data
 
     async def send(self, event: h11.Event) -> None:
+        """Send a part of the answer, and wait until the other side has taken most of it."""
         loop = asyncio.get_running_loop()
         data = self._parser.send(event) or b""
         if isinstance(event, h11.InformationalResponse | h11.Response):

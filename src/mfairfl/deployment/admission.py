@@ -21,8 +21,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from mfairfl.deployment.gate.listener import Exchange, Refused
 from mfairfl.deployment.keys import read_registered, read_revocations
+from mfairfl.deployment.listener import Exchange, Refused
 from mfairfl.errors import ConfigError
 
 _EVERY = 1.0  # seconds between two looks at the files
@@ -44,17 +44,23 @@ class KeyRing:
     """
 
     def __init__(self, registered: Path, revoked: Path) -> None:
-        self._files = (registered, revoked)
+        self._registered, self._revocations = registered, revoked
         self._problem = ""
         self._read_files()
 
     def authenticate(self, exchange: Exchange) -> str:
         """Return the key that signed a request; refuse one without."""
         if time.monotonic() - self._read_at >= _EVERY:
-            self._refresh()
-        key, signature = (
-            _decoded(exchange, name) for name in (b"flwr-public-key", b"flwr-signature")
-        )
+            problem = ""
+            try:
+                self._read_files()
+            except (ConfigError, OSError) as error:
+                problem = str(error)
+            if problem and problem != self._problem:
+                _log.warning("%s; the keys read before stay in force", problem)
+            self._problem = problem
+        key = _decoded(exchange, b"flwr-public-key")
+        signature = _decoded(exchange, b"flwr-signature")
         if key in self._revoked:
             raise _turned_away("this key was revoked; ask the coordinator")
         if key not in self._keys:
@@ -69,26 +75,14 @@ class KeyRing:
             raise Refused(*_UNSIGNED)
         return key.decode()
 
-    def _refresh(self) -> None:
-        """Read the files again; one that cannot be read changes nothing, and is reported once."""
-        problem = ""
-        try:
-            self._read_files()
-        except (ConfigError, OSError) as error:
-            problem, self._read_at = str(error), time.monotonic()
-        if problem and problem != self._problem:
-            _log.warning("%s; the keys read before stay in force", problem)
-        self._problem = problem
-
     def _read_files(self) -> None:
-        registered, revoked = self._files
-        self._revoked = frozenset(read_revocations(revoked))
-        texts = [text.encode() for text in read_registered(registered)]
+        self._read_at = time.monotonic()
+        self._revoked = frozenset(read_revocations(self._revocations))
+        texts = [text.encode() for text in read_registered(self._registered)]
         keys = {text: serialization.load_pem_public_key(text) for text in texts}
         self._keys = {  # others cannot be registered
             text: key for text, key in keys.items() if isinstance(key, ec.EllipticCurvePublicKey)
         }
-        self._read_at = time.monotonic()
 
 
 def _decoded(exchange: Exchange, header: bytes) -> bytes:
@@ -163,9 +157,8 @@ class Quotas:
         if use.requests >= self._requests or use.size + size > self._each:
             raise Refused(503, b"this key has too much under way")
         if use.sent + size > self._allowance:
-            raise Refused(
-                503, b"this key has sent its allowance; see allowance in federation.toml"
-            )
+            why = b"this key has sent its allowance; see allowance in federation.toml"
+            raise Refused(503, why)
         if self.reserved + size > self._total:
             raise Refused(503, b"too many bodies at once")
         use.requests += 1
