@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -167,8 +168,14 @@ class Registry(Generic[T]):
         """Forget what was registered under a name."""
         self._added.pop(name, None)
 
-    def _announced(self) -> dict[str, EntryPoint]:
-        return {entry.name: entry for entry in entry_points(group=self.group)}
+    def _announced(self) -> Mapping[str, EntryPoint]:
+        return _announced_in(self.group, tuple(sys.path))
+
+
+@cache
+def _announced_in(group: str, _search_path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
+    """Return a group's entry points by name; reading them takes long, so once per `sys.path`."""
+    return {entry.name: entry for entry in entry_points(group=group)}
 
 
 ModuleFactory = Callable[[int], Any]
