@@ -109,9 +109,9 @@ def test_scores_of_another_range_are_counted_on_their_grid(tmp_path):
 @pytest.mark.parametrize(
     ("own", "asked", "said"),
     [
-        ({}, {"threshold": 0.4}, "threshold = '0.4'; agreed to: none (threshold under"),
-        ({"threshold": 0.5}, {"threshold": 0.4}, "threshold = '0.4'; agreed to: '0.5'"),
-        ({}, {"range": (0.2, 0.3)}, "score_range = '0.2 to 0.3'; agreed to: '0 to 1'"),
+        ({}, {"threshold": 0.4}, "threshold = 0.4; agreed to: none (threshold under"),
+        ({"threshold": 0.5}, {"threshold": 0.4}, "threshold = 0.4; agreed to: 0.5"),
+        ({}, {"range": (0.2, 0.3)}, "score_range = (0.2, 0.3); agreed to: (0.0, 1.0)"),
     ],
 )
 def test_the_threshold_and_the_range_of_scores_are_agreed_on(tmp_path, own, asked, said):
@@ -247,7 +247,7 @@ def test_a_request_for_other_columns_is_refused_with_the_key(tmp_path, own, key)
     with pytest.raises(MessageError) as caught:
         Responder(settings, policy()).handle("audit-1", pack(GroupsQuestion(columns=COLUMNS)))
     said = one_line(caught)
-    assert said.startswith(f"the audit asks for {key} = ")
+    assert said.startswith(f"the coordinator asks for {key} = ")
     assert said.endswith(f"({key} under [audit] of its silo.toml)")
 
 

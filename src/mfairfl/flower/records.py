@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from mfairfl.data import SPLITS, Split
 from mfairfl.errors import ConfigError, MessageError, first_problem
 from mfairfl.fairness.cells import SUMS, Statistics
-from mfairfl.training.plan import GLOBAL, Job, Plan, Table2
+from mfairfl.training.plan import GLOBAL, Job, Plan
 from mfairfl.wire.packing import Packet
 from mfairfl.wire.run_messages import check_statistics
 
@@ -228,14 +228,14 @@ def _read_sums(split: str, record: MetricRecord, cells: int) -> Statistics:
 
 # ------------------------------------------------------------------ plans
 
-_NUMBERS = {"epochs": "epochs", "batch_size": "batch-size", "proximal": "proximal"}
-_OPTIMIZER = {
-    "name": "optimizer",
-    "lr": "lr",
-    "weight_decay": "weight-decay",
-    "momentum": "momentum",
-}
-_TABLES = {"loss_table": "loss-table", "score_table": "score-table"}
+# Of a plan and its optimiser, what a record says under the same names, with hyphens.
+_NUMBERS = ("epochs", "batch_size", "proximal")
+_OPTIMIZER = ("lr", "weight_decay", "momentum")
+_TABLES = ("loss_table", "score_table")
+
+
+def _key(name: str) -> str:
+    return name.replace("_", "-")
 
 
 def plan_record(job: Job) -> ConfigRecord:
@@ -251,15 +251,20 @@ def plan_record(job: Job) -> ConfigRecord:
     >>> record["epochs"], record["optimizer"], record["loss-table"]
     (1, 'adamw', [0.5, 1.5, 1.0, 1.0])
     """
-    if obstacle := _obstacle(job):
-        raise ConfigError(obstacle)
-    plan = job.plan
-    values: dict[str, Any] = {key: getattr(plan, name) for name, key in _NUMBERS.items()}
-    values |= {key: getattr(plan.optimizer, name) for name, key in _OPTIMIZER.items()}
-    for name, key in _TABLES.items():
-        table: Table2 | None = getattr(plan, name)
-        if table is not None:
-            values[key] = [float(number) for pair in table for number in pair]
+    plan, optimizer, controller = job.plan, job.plan.optimizer, job.plan.controller
+    kept = (job.keep, job.keep_control, plan.linear_slot, controller and controller.slot)
+    if job.start != GLOBAL or plan.linear is not None or any(name is not None for name in kept):
+        raise ConfigError("clients must keep something between rounds")
+    if controller is not None:
+        raise ConfigError("multipliers move inside a round")
+    if optimizer.name == "gradient":
+        raise ConfigError("clients send full-batch gradients, not weights")
+    values: dict[str, Any] = {_key(name): getattr(plan, name) for name in _NUMBERS}
+    values |= {"optimizer": optimizer.name}
+    values |= {_key(name): getattr(optimizer, name) for name in _OPTIMIZER}
+    for name in _TABLES:
+        if (table := getattr(plan, name)) is not None:
+            values[_key(name)] = [float(number) for pair in table for number in pair]
     return ConfigRecord(values)
 
 
@@ -276,35 +281,20 @@ def read_plan(message: Message) -> Plan:
             "the message has no plan: only training messages of a FairStrategy have one"
         )
     try:
-        plain: dict[str, Any] = {name: record[key] for name, key in _NUMBERS.items()}
-        plain["optimizer"] = {name: record[key] for name, key in _OPTIMIZER.items()}
+        plain: dict[str, Any] = {name: record[_key(name)] for name in _NUMBERS}
+        optimizer = {name: record[_key(name)] for name in _OPTIMIZER}
+        plain["optimizer"] = {"name": record["optimizer"], **optimizer}
     except KeyError as error:
         raise MessageError(
             f"the plan lacks {error}; install the same mfairfl on server and client"
         ) from None
-    for name, key in _TABLES.items():
-        if key in record:
-            plain[name] = _pairs(key, record[key])
+    for name in _TABLES:
+        numbers = record.get(_key(name), [])
+        if not isinstance(numbers, list) or len(numbers) % 2:
+            raise MessageError(f"the plan: {_key(name)} is not a list of pairs, one for each cell")
+        if _key(name) in record:
+            plain[name] = tuple(zip(numbers[::2], numbers[1::2], strict=True))
     try:
         return TypeAdapter(Plan).validate_python(plain)
     except ValidationError as error:
         raise MessageError(f"the plan: {first_problem(error)}") from None
-
-
-def _pairs(key: str, numbers: Any) -> Table2:
-    if not isinstance(numbers, list) or len(numbers) % 2:
-        raise MessageError(f"the plan: {key} is not a list of pairs, one for each cell")
-    return tuple(zip(numbers[::2], numbers[1::2], strict=True))
-
-
-def _obstacle(job: Job) -> str:
-    """Return what in a job only mfairfl's own clients can do; empty if there is nothing."""
-    plan, slot = job.plan, None if job.plan.controller is None else job.plan.controller.slot
-    slots = (job.keep, job.keep_control, plan.linear_slot, slot)
-    if job.start != GLOBAL or plan.linear is not None or any(name is not None for name in slots):
-        return "clients must keep something between rounds"
-    if plan.controller is not None:
-        return "multipliers move inside a round"
-    if plan.optimizer.name == "gradient":
-        return "clients send full-batch gradients, not weights"
-    return ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from logging import INFO
 from typing import Any, TypeVar
 
@@ -18,24 +19,25 @@ from flwr.common import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from mfairfl import fairness
 from mfairfl.coordinator.transport import answers_of, log_left_out, read_replies, reasons_of
-from mfairfl.data import Attribute, Split
-from mfairfl.engine.defence import check_robust
-from mfairfl.engine.output import ClientSums
-from mfairfl.engine.state import Answer, RoundRecord
+from mfairfl.data import SPLITS, Split
+from mfairfl.engine.loop import federate
+from mfairfl.engine.state import Answer, Ask, Refusal, RoundRecord, RunState, Setup, Train
 from mfairfl.errors import ConfigError, FederationError, MessageError
 from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.constraints import Goal
 from mfairfl.flower.client import Groups, attributes_of
 from mfairfl.flower.grid import match_replies
-from mfairfl.flower.records import PLAN, plan_record, read_measurement
-from mfairfl.flower.stepwise import AppSettings, StepwiseLoop
+from mfairfl.flower.records import PLAN, ModelLayout, plan_record, read_measurement
 from mfairfl.strategies import available, create
 from mfairfl.strategies import base as methods
 from mfairfl.strategies.registry import hyper_parameters_of
 from mfairfl.training.plan import Job, Recipe, Report
 
 T = TypeVar("T")
+Measured = Mapping[str, Mapping[Split, Statistics]]
+"""Each client's sums and counts under one model, on the rows of each split that it sent."""
 
 
 class FairStrategy(Strategy):
@@ -116,16 +118,19 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
             intersections=intersections,
             alpha=alpha,
         )
-        self._settings = AppSettings(
-            strategy=_supported(strategy, hyper_parameters or {}, recipe, goal, attributes),
+        # Rounds, weights and clients are known when the first evaluation has been answered.
+        nobody = methods.Summary(counts={}, attributes=attributes, goal=goal)
+        self._setup = Setup(
+            strategy=_supported(strategy, hyper_parameters or {}, recipe, nobody),
+            size=0,
             recipe=recipe,
-            goal=goal,
-            attributes=attributes,
+            rounds=0,
             seed=seed,
+            summary=nobody,
             participation=fraction_train,
             robust=robust,
+            splits=("train",),
         )
-        check_robust(robust, self._settings.strategy.card)
         self._name, self._minimum = strategy, min_available_nodes
         self._reset()
 
@@ -133,7 +138,7 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
         """Return to the state before the first round."""
         self.history: list[RoundRecord] = []
         self._rounds, self._timeout, self._evaluate_config = 0, 0.0, ConfigRecord()
-        self._loop: StepwiseLoop | None = None
+        self._loop: _StepwiseLoop | None = None
         self._sent: dict[int, Message] = {}
         self._nodes: dict[str, int] = {}
         self._names: dict[int, str] = {}
@@ -163,10 +168,10 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
 
     def summary(self) -> None:
         """Log what was decided."""
-        card, goal = self._settings.strategy.card, self._settings.goal
+        card, goal = self._setup.strategy.card, self._setup.summary.goal
         log(INFO, "\t├── %s: %s (%s)", self._name, card.title, card.paper)
         log(INFO, "\t├── %s of %s", ", ".join(goal.notions), ", ".join(goal.attributes or ()))
-        log(INFO, "\t└── %s", self._settings.recipe)
+        log(INFO, "\t└── %s", self._setup.recipe)
 
     # ------------------------------------------------------------------ training
 
@@ -219,10 +224,10 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
         """Return the metrics of all clients together; the next round uses the measurements."""
         del server_round
         measured = self._measured(replies)
-        if not measured["train"]:
+        if not measured:
             return None  # the next round asks again
-        self._started.send(_by_client(measured), self._faults)
-        return MetricRecord({**self._settings.metrics(measured)})
+        self._started.send(_as_answers(measured), self._faults)
+        return MetricRecord({**_metrics(measured, self._setup.summary)})
 
     def _measure(self, server_round: int, arrays: ArrayRecord, grid: Grid) -> None:
         """Ask outside of Flower's own evaluations: before the first round, or if one failed."""
@@ -234,30 +239,28 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
             self._wait(grid)
         messages = self.configure_evaluate(server_round, arrays, self._evaluate_config, grid)
         measured = self._measured(grid.send_and_receive(messages, timeout=self._timeout))
-        sums = measured["train"]
-        if len(sums) < needed:
+        if len(measured) < needed:
             raise FederationError(
-                f"{len(sums)} of {len(messages)} nodes measured the model and at least {needed} "
-                "must; the log says why the others did not"
+                f"{len(measured)} of {len(messages)} nodes measured the model and at least "
+                f"{needed} must; the log says why the others did not"
             )
         if self._loop is None:
-            self._loop = StepwiseLoop(self._settings, self._rounds, arrays, sums, self.history)
-        self._loop.send(_by_client(measured), self._faults)
+            setup = replace(self._setup, rounds=self._rounds)
+            self._loop = _StepwiseLoop(setup, arrays, measured, self.history)
+        self._loop.send(_as_answers(measured), self._faults)
 
-    def _measured(self, replies: Iterable[Message]) -> ClientSums:
-        """Return the usable measurements by split and client, and remember each one's node."""
-        cells, nodes = self._settings.cells, dict[str, int]()
+    def _measured(self, replies: Iterable[Message]) -> Measured:
+        """Return the usable measurements, and remember each client's node."""
+        cells, nodes = Cells(self._setup.summary.attributes).size, dict[str, int]()
         replied = self._read(replies, lambda _, content: read_measurement(content, cells))
-        measured: dict[Split, dict[str, Statistics]] = {"train": {}}
+        measured: dict[str, Mapping[Split, Statistics]] = {}
         for node, (name, splits) in sorted(replied.items()):
             if name in nodes:
                 log_left_out(f"node {node}", f"node {nodes[name]} is '{name}' already")
             elif self._loop is not None and name not in self._loop.clients:
                 log_left_out(name, "it was not there when the run began")
             else:
-                nodes[name] = node
-                for split, sums in splits.items():
-                    measured.setdefault(split, {})[name] = sums
+                nodes[name], measured[name] = node, splits
         self._nodes = nodes
         self._names |= {node: name for name, node in nodes.items()}
         return measured
@@ -297,29 +300,130 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
             time.sleep(0.2)
 
     @property
-    def _started(self) -> StepwiseLoop:
+    def _started(self) -> _StepwiseLoop:
         if self._loop is None:
             raise ConfigError("FairStrategy: configure_train comes first")
         return self._loop
+
+
+def _as_answers(measured: Measured) -> dict[str, Answer]:
+    """Return the measurements of one model as the loop takes them."""
+    return {name: (dict(splits),) for name, splits in measured.items()}
+
+
+def _metrics(measured: Measured, summary: methods.Summary) -> dict[str, float]:
+    """Return the metrics of all clients together, for each split that has rows."""
+    metrics: dict[str, float] = {}
+    for split in SPLITS:
+        rows = {
+            name: splits[split]
+            for name, splits in measured.items()
+            if split in splits and splits[split].counts.any()
+        }
+        if rows:
+            tally = fairness.Tally.from_statistics(rows, summary.attributes)
+            pooled = Statistics.pooled(rows)
+            metrics[f"{split}_accuracy"] = fairness.accuracy(tally)
+            metrics[f"{split}_violation"] = summary.constraints.violation(pooled)
+            metrics[f"{split}_loss"] = pooled.mean_loss
+            metrics[f"{split}_worst_client_accuracy"] = fairness.worst_client_accuracy(tally)
+    return metrics
+
+
+class _StepwiseLoop:
+    """The round loop, which waits for an answer between two calls.
+
+    Parameters
+    ----------
+    setup : Setup
+        Without the clients and the number of weights.
+    arrays : ArrayRecord
+        The first model.
+    measured : mapping
+        The clients, with sums and counts of their rows under the first model.
+    history : list
+        Gets the record of every round.
+    """
+
+    def __init__(
+        self, setup: Setup, arrays: ArrayRecord, measured: Measured, history: list[RoundRecord]
+    ) -> None:
+        self._layout, self._history = ModelLayout.of(arrays), history
+        counts = {name: measured[name]["train"].counts for name in sorted(measured)}
+        setup = replace(
+            setup,
+            size=self._layout.size,
+            summary=replace(setup.summary, counts=counts),
+            enrolled={"train": counts},
+        )
+        self._summary = setup.summary
+        self._state = RunState(
+            round=0,
+            weights=self._layout.flat(arrays),
+            strategy=setup.strategy.start(setup.summary),
+        )
+        self._loop = federate(setup, self._state, [self])
+        self._ask: Ask = next(self._loop)
+
+    def on_start(self, setup: Setup, state: RunState) -> None:
+        """Nothing has happened yet."""
+
+    def on_round(self, setup: Setup, state: RunState, record: RoundRecord) -> None:
+        """Keep the record of a round."""
+        del setup, state
+        self._history.append(record)
+
+    @property
+    def clients(self) -> Iterable[str]:
+        """Names of the clients that take part in the run."""
+        return self._summary.counts.keys()
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """What the participants are to train now; empty while a measurement is awaited."""
+        return self._ask.jobs if isinstance(self._ask, Train) else ()
+
+    def send(self, answers: Mapping[str, Answer], faults: Mapping[str, str]) -> None:
+        """Continue with the clients' answers up to the next request.
+
+        `faults` holds the reasons why an answer could not be read.
+        """
+        refusals = {name: Refusal(why) for name, why in faults.items() if name in self.clients}
+        self._ask = self._loop.send({**answers, **refusals})
+
+    @property
+    def arrays(self) -> ArrayRecord:
+        """The server's weights, as the model's arrays."""
+        return self._layout.record(np.asarray(self._state.weights))
+
+    @arrays.setter
+    def arrays(self, arrays: ArrayRecord) -> None:
+        self._state.weights = self._layout.flat(arrays)
+
+    def report(self, job: Job, arrays: ArrayRecord) -> Report:
+        """Return the update that a client's trained arrays amount to."""
+        trained = self._layout.flat(arrays)
+        with np.errstate(over="ignore"):  # the loop sets aside what is not finite
+            update = self._state.weights - trained
+        return Report(
+            client=job.client,
+            update=update,
+            steps=job.plan.steps(int(self._summary.rows(job.client))),
+            lr=job.plan.optimizer.lr,
+        )
 
 
 # ------------------------------------------------------------------ which strategies work
 
 
 def _supported(
-    name: str,
-    hyper_parameters: Mapping[str, Any],
-    recipe: Recipe,
-    goal: Goal,
-    attributes: tuple[Attribute, ...],
+    name: str, hyper_parameters: Mapping[str, Any], recipe: Recipe, summary: methods.Summary
 ) -> methods.Strategy:
     """Return a strategy that a plain app can carry out; any other is refused in one line.
 
     Multipliers that would move inside a round move between rounds instead, unless the
     hyper-parameters say otherwise.
     """
-    rows = np.full((Cells(attributes).size, 2), 10.0)
-    summary = methods.Summary(counts={"one": rows}, attributes=attributes, goal=goal)
     strategy = _between_rounds(name, hyper_parameters, recipe)
     if recipe.optimizer == "gradient":
         raise ConfigError("recipe.optimizer = 'gradient' sends no weights; use 'adamw' or 'sgd'")
@@ -340,9 +444,8 @@ def _between_rounds(
     name: str, hyper_parameters: Mapping[str, Any], recipe: Recipe
 ) -> methods.Strategy:
     default = create(name)
-    before, after = (
-        hyper_parameters_of(strategy)
-        for strategy in (default, default.between_rounds(recipe.local_epochs))
+    before, after = map(
+        hyper_parameters_of, (default, default.between_rounds(recipe.local_epochs))
     )
     changed = {key: value for key, value in after.items() if value != before[key]}
     return create(name, **{**changed, **hyper_parameters})
@@ -357,7 +460,7 @@ def _obstacle(strategy: methods.Strategy, recipe: Recipe, summary: methods.Summa
         return f"its model is not a single global one ({card.serves})"
     if card.output == "threshold":
         return "it fits a threshold for each group when training is over"
-    jobs = _trial_jobs(strategy, recipe, summary)
+    jobs = methods.trial_jobs(strategy, recipe, summary.attributes, summary.goal)
     if not jobs:
         return "no client trains"
     try:
@@ -366,29 +469,3 @@ def _obstacle(strategy: methods.Strategy, recipe: Recipe, summary: methods.Summa
     except ConfigError as error:
         return str(error)
     return ""
-
-
-def _trial_jobs(strategy: methods.Strategy, recipe: Recipe, summary: methods.Summary) -> list[Job]:
-    """Return what a client would be asked in a first round."""
-    rows = summary.pooled
-    sums = Statistics(counts=rows, positives=rows / 2, scores=rows / 2, losses=rows / 2)
-    first = methods.Round(
-        index=0,
-        rounds=1,
-        participants=("one",),
-        plan=recipe.plan(0, 1),
-        rng=np.random.default_rng(0),
-        summary=summary,
-        measurements=(methods.Measurement("one", sums),),
-    )
-    _, jobs = strategy.plan(strategy.start(summary), first)
-    return jobs
-
-
-def _by_client(measured: ClientSums) -> dict[str, Answer]:
-    """Return the measurements of one model as the clients' answers."""
-    answers: dict[str, dict[Split, Statistics]] = {}
-    for split, clients in measured.items():
-        for name, sums in clients.items():
-            answers.setdefault(name, {})[split] = sums
-    return {name: (sums,) for name, sums in answers.items()}

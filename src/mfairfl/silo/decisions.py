@@ -27,7 +27,6 @@ from mfairfl.silo.consent import (
     RunConsent,
     require_columns_agreed,
     require_model_agreed,
-    require_scores_agreed,
 )
 from mfairfl.silo.limits import refuse_absurd, refuse_excess
 from mfairfl.silo.policy import Policy, refuse_beyond
@@ -105,8 +104,7 @@ def count_decisions(
     if isinstance(subject, SentModel):
         rows = _of_model(session, policy, consent, subject)
     else:
-        require_scores_agreed(session.audit_consent, subject.threshold, question.grid)
-        roles = require_columns_agreed(session.audit_consent, subject)
+        roles = require_columns_agreed(session.audit_consent, subject, question.grid)
         rows = _of_predictions(session, question, roles)
     settings, disclosure, floor = session.settings, policy.disclosure, policy.disclosure.min_rows
     strata = AuditCounts.strata_of(

@@ -15,10 +15,11 @@ import numpy as np
 
 from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
-from mfairfl.fairness.cells import Statistics
+from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.constraints import Constraints, Goal
 from mfairfl.geometry.gram import Floats
-from mfairfl.training.plan import Job, Optimizer, Plan, Reports
+from mfairfl.randomness import stream
+from mfairfl.training.plan import Job, Optimizer, Plan, Recipe, Reports
 
 Gram = Floats
 """The Gram matrix of the updates, (K, K), if the card needs it or its diagonal; else empty."""
@@ -366,3 +367,35 @@ def _check_bounds(name: str, value: Any, bounds: Mapping[str, Any]) -> None:
 def by_client(reports: Reports, values: Iterable[float]) -> dict[str, float]:
     """Return a number of each report by client, for logs."""
     return {report.client: float(x) for report, x in zip(reports, values, strict=True)}
+
+
+def trial_jobs(
+    strategy: Strategy,
+    recipe: Recipe,
+    attributes: tuple[Attribute, ...],
+    goal: Goal,
+    *,
+    index: int = 0,
+    rounds: int = 1,
+) -> list[Job]:
+    """Return what a strategy asks of a client in a round, as it plans for made-up counts.
+
+    Only settings can be read from the jobs: their prices and multipliers mean nothing.
+    """
+    client, counts = "one", np.full((Cells(attributes).size, 2), 100.0)
+    chance = Statistics(
+        counts=counts, positives=counts / 2, scores=counts / 2, losses=counts * np.log(2)
+    )
+    summary = Summary(counts={client: counts}, attributes=attributes, goal=goal)
+    first, rate = (recipe.rate(at, rounds) for at in (0, index))
+    trial = Round(
+        index=index,
+        rounds=rounds,
+        participants=(client,),
+        plan=recipe.plan(index, rounds),
+        rng=stream(0),
+        summary=summary,
+        measurements=(Measurement(client, chance),),
+        decay=rate / first if first else 1.0,
+    )
+    return strategy.plan(strategy.start(summary), trial)[1]
