@@ -80,7 +80,8 @@ from mfairfl.strategies.base import Summary
 from mfairfl.training.execution import steady_arithmetic
 from mfairfl.training.plan import Report
 from mfairfl.wire.enrolment_messages import ModelTerms
-from mfairfl.wire.run_messages import Shape, pack_answer, unpack_ask
+from mfairfl.wire.packing import pack
+from mfairfl.wire.run_messages import Shape, answer_message, unpack_ask
 
 HERE = Path(__file__).resolve()
 KEPT = HERE.with_suffix(".txt")
@@ -161,7 +162,7 @@ EVERYWHERE = (
     (LocalClients, "answer", WORK),
     (responder.Responder, "_open", DISK),
     (silo_app, "load_silo", SETTINGS),
-    (responder, "pack_answer", PACK),
+    (responder, "pack", PACK),
     (silo_app, "to_records", PACK),
     (responder, "unpack_ask", CHECK),
     (silo_app, "from_records", CHECK),
@@ -561,7 +562,7 @@ def _stub(
         low, high = rng.uniform(0.2, 0.4, (2, *n.shape)), rng.uniform(0.3, 0.6, n.shape)
         sums = Statistics(counts=n, positives=low[0] * n, scores=low[1] * n, losses=high * n)
         answer = tuple(dict.fromkeys(ask.splits, sums) for _ in ask.weights)
-    return Message(to_records(pack_answer(answer), run), reply_to=message)
+    return Message(to_records(pack(answer_message(answer)), run), reply_to=message)
 
 
 def deployment_part(repeats: int) -> str:

@@ -65,11 +65,16 @@ def write_atomically(path: Path, data: bytes, *, private: bool = False) -> None:
     failpoint("file.synced", path.name)
     temporary.replace(path)
     failpoint("file.renamed", path.name)
-    folder = os.open(path.parent, os.O_RDONLY)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the disk know which files a folder holds."""
+    opened = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(opened)
     finally:
-        os.close(folder)
+        os.close(opened)
 
 
 def make_private_folder(path: Path) -> Path:

@@ -44,8 +44,8 @@ from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings
 from mfairfl.strategies import create
 from mfairfl.wire.enrolment_messages import DESCRIPTION, ModelTerms
-from mfairfl.wire.packing import Packet, make_packet
-from mfairfl.wire.run_messages import Shape, pack_answer, unpack_ask
+from mfairfl.wire.packing import Packet, make_packet, pack
+from mfairfl.wire.run_messages import Shape, answer_message, unpack_ask
 from mutations import mutated, mutated_reply
 
 STRATEGIES: dict[str, Any] = {
@@ -178,7 +178,9 @@ class Live:
     def exchange(self, asks: Mapping[str, Packet]) -> dict[str, Packet]:
         self.kept.append(
             {
-                name: pack_answer(self._silos[name].answer(unpack_ask(ask, name, self._shape)))
+                name: pack(
+                    answer_message(self._silos[name].answer(unpack_ask(ask, name, self._shape)))
+                )
                 for name, ask in asks.items()
             }
         )

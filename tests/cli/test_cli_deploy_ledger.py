@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mfairfl.silo.ledger import Ledger, LedgerEntry, RowSetFacts
+from mfairfl.silo.ledger import Ledger, RowSetFacts
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 KNOWN = {"request_sha256": "a" * 64, "policy_sha256": "b" * 64}
@@ -28,7 +28,7 @@ def ledger(silo, tmp_path):
 
     def answer(run, kind, size, **more):
         given = {"run": run, "kind": kind, "answer_sha256": "c" * 64, "answer_bytes": size}
-        ledger.add(LedgerEntry(**given, **KNOWN, **more))
+        ledger.add(**given, **KNOWN, **more)
 
     levels = RowSetFacts("levels of 'race' in train and other rows", sets=3, smallest=12, rows=80)
     labels = RowSetFacts("labels in train rows", sets=2, smallest=31, rows=80)
@@ -40,7 +40,7 @@ def ledger(silo, tmp_path):
     answer("run-1", "train", 4000, round=1, jobs=1)
     answer("run-2", "score", 9_000_000, models=1)
     for kind, why in (("train", "300 epochs in a job: this silo allows 200"), ("", "no JSON")):
-        ledger.add(LedgerEntry(run="run-2", kind=kind, refusal=why, models=5, **KNOWN))
+        ledger.add(run="run-2", kind=kind, refusal=why, models=5, **KNOWN)
     return ledger
 
 
@@ -107,7 +107,7 @@ def test_torn_line_is_reported_before_and_after_it_is_dropped(cli, silo, ledger,
         file.write(b'{"run":"run-2"')
     said = " ".join(cli("deploy", "ledger", silo).out.split())
     assert "note: 14 bytes of a line that was never completed are at the end" in said
-    ledger.add(LedgerEntry(run="run-2", kind="score", answer_sha256="c" * 64, **KNOWN))
+    ledger.add(run="run-2", kind="score", answer_sha256="c" * 64, **KNOWN)
     said = " ".join(cli("deploy", "ledger", silo).out.split())
     assert "note:" not in said
     assert "run-2 score (before it a line was torn, 14 bytes were dropped) 0" in said

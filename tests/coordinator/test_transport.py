@@ -18,8 +18,8 @@ from mfairfl.engine.state import Absent, Measure, Refusal, Score, Train
 from mfairfl.errors import FederationError, MessageError
 from mfairfl.fairness.cells import Cells
 from mfairfl.strategies import available, create
-from mfairfl.wire.packing import Packet
-from mfairfl.wire.run_messages import Shape, pack_answer, unpack_ask
+from mfairfl.wire.packing import Packet, pack
+from mfairfl.wire.run_messages import Shape, answer_message, unpack_ask
 
 PEOPLE = fed.people_federation(validation=0.2)
 FEDERATED = [name for name in available() if create(name).card.trains_on == "clients"]
@@ -55,7 +55,7 @@ class InProcess:
         for name, packet in asks.items():
             ask = unpack_ask(packet, name, self._shape)
             if not self._lost(name, ask):
-                found[name] = pack_answer(self._silos[name].answer(ask))
+                found[name] = pack(answer_message(self._silos[name].answer(ask)))
         return found
 
 

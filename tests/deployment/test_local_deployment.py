@@ -12,8 +12,8 @@ from mfairfl.deployment.local import run_local, write_audit_deployment, write_de
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError
 from mfairfl.runs.config import make_config
-from mfairfl.silo.consent import require_columns_agreed
 from mfairfl.silo.policy import OPEN, Policy, load_policy
+from mfairfl.silo.refusals import require_columns_agreed
 from mfairfl.silo.silo_file import load_silo
 from records import make_record
 

@@ -65,9 +65,9 @@ def test_by_default_few_rows_are_withheld_and_the_record_says_so(tmp_path):
     assert said["west"]["rows_withheld"]["train"] >= FLOOR
     # Each client has a ledger of its own, with no refusal in it.
     for site in SITES:
-        lines = Ledger(out / "silos" / site / "state").entries()
+        lines = Ledger(out / "silos" / site / "state").read().lines
         assert {"profile", "sums", "encode", "train", "measure"} <= {line.kind for line in lines}
-        assert not [line.refusal for line in lines if line.refused]
+        assert not [line.refusal for line in lines if line.refusal]
         told = [one for line in lines for one in line.row_sets if one.rows]
         assert min(one.smallest for one in told) >= FLOOR
         trained = {one.what for line in lines if line.kind == "train" for one in line.row_sets}

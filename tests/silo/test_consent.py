@@ -15,7 +15,7 @@ from mfairfl.errors import ConfigError, MessageError
 from mfairfl.fairness.constraints import Goal
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.runs.silo_runs import read_consent
-from mfairfl.silo.consent import RunConsent
+from mfairfl.silo.refusals import RunConsent
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings
 from mfairfl.strategies import available, create

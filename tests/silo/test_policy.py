@@ -12,8 +12,8 @@ import federations as fed
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Train
 from mfairfl.errors import ConfigError
-from mfairfl.silo.limits import refuse_absurd, refuse_excess
 from mfairfl.silo.policy import KINDS, Disclosure, Limits, Policy, load_policy, policy_text
+from mfairfl.silo.refusals import refuse_absurd, refuse_excess
 from mfairfl.silo.silo_file import load_silo
 from mfairfl.strategies import available, create
 from mfairfl.training.plan import Recipe

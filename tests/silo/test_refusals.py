@@ -119,7 +119,7 @@ PLAIN = [[1.0, 1.0], [1.0, 1.0]]
         ({"loss_table": [[1, math.nan], [1, 1]]}, "which is not a number"),
         ({"score_table": [[1, 1], [-math.inf, 1]]}, "which is not a number"),
         ({"score_table": [[1e300, 1], [1, 1]]}, r"plan\.score_table holds 1e\+300"),
-        ({"loss_table": [[1, 1]]}, "a table of 1 cells; the task has 2"),
+        ({"loss_table": [[1, 1]]}, "plan.loss_table has 1 cells; the task has 2"),
         ({"linear_slot": "../../key"}, r"plan\.linear_slot = '\.\./\.\./key' is not a plain name"),
     ],
 )

@@ -14,7 +14,7 @@ from mfairfl.data.table import table_from_content
 from mfairfl.engine.checkpoint import write_sealed
 from mfairfl.errors import CheckpointError, MessageError
 from mfairfl.silo.policy import Disclosure
-from mfairfl.silo.release import FileMemory, release_rows
+from mfairfl.silo.rows import FileMemory, release_rows
 
 FLOOR = 10
 TASK = Task(label="hired", favourable="yes", sensitive=("sex",))
@@ -44,7 +44,7 @@ def released(file, policy=None, terms=TERMS, name="north", task=TASK):
 
 def frame_of(rows, split):
     """What a count is about, from the file's own words."""
-    table, at = rows.table, rows.silo.rows[split]
+    table, at = rows.silo.table, rows.silo.rows[split]
     return table.X.iloc[at].assign(y=table.y[at], cell=table.cells[at])
 
 

@@ -18,8 +18,7 @@ from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.data import Task
 from mfairfl.engine.checkpoint import read_sealed, write_sealed
 from mfairfl.errors import CheckpointError, ConfigError, MessageError, MfairflError
-from mfairfl.silo.limits import Usage
-from mfairfl.silo.policy import Limits
+from mfairfl.silo.policy import Limits, Usage
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import load_silo
 from mfairfl.wire.enrolment_messages import ModelTerms

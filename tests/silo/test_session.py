@@ -13,9 +13,9 @@ from mfairfl.coordinator.run import drive
 from mfairfl.data import EncoderConfig, Task
 from mfairfl.data.predictions import PredictionColumns
 from mfairfl.fairness.constraints import Goal
-from mfairfl.silo import session as sessions
+from mfairfl.silo import rows as silo_rows
 from mfairfl.silo.responder import Responder
-from mfairfl.silo.session import SiloFile
+from mfairfl.silo.rows import SiloFile
 from mfairfl.silo.silo_file import AuditConsent
 from mfairfl.strategies.base import Summary
 from mfairfl.wire.enrolment_messages import ModelTerms
@@ -40,7 +40,7 @@ class Silos:
 @pytest.fixture
 def reads(monkeypatch):
     """How often each file was read, and its cells typed."""
-    counted, read, type_cells = Counter(), sessions.read_file, sessions.columns_of
+    counted, read, type_cells = Counter(), silo_rows.read_file, silo_rows.columns_of
 
     def counting_read(path, *rest):
         counted[path.parent.name, path.name] += 1
@@ -50,8 +50,8 @@ def reads(monkeypatch):
         counted["typed", name] += 1
         return type_cells(frame, name, *rest)
 
-    monkeypatch.setattr(sessions, "read_file", counting_read)
-    monkeypatch.setattr(sessions, "columns_of", counting_types)
+    monkeypatch.setattr(silo_rows, "read_file", counting_read)
+    monkeypatch.setattr(silo_rows, "columns_of", counting_types)
     return counted
 
 

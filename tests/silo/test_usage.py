@@ -10,7 +10,7 @@ from filelock import FileLock
 
 import federations as fed
 from mfairfl.errors import ConfigError, MessageError
-from mfairfl.silo.limits import Usage
+from mfairfl.silo.policy import Usage
 
 HOUR = 3600.0
 

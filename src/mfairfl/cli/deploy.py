@@ -333,7 +333,7 @@ def _row(line: LedgerLine) -> list[str]:
         _about(line),
         "" if smallest is None else f"{smallest:,}",
         f"{line.models:,}" if line.models else "",
-        f"{line.answer_bytes:,}" if not line.refused else "",
+        f"{line.answer_bytes:,}" if line.refusal is None else "",
     ]
 
 
@@ -350,10 +350,10 @@ def _about(line: LedgerLine) -> str:
 
 def _totals(lines: Sequence[LedgerLine]) -> dict[str, int]:
     """Count what a silo did; a round that was trained again after a restart counts once."""
-    answered = [line for line in lines if not line.refused]
+    answered = [line for line in lines if line.refusal is None]
     return {
         "answers": len(answered),
-        "refusals": sum(line.refused for line in lines),
+        "refusals": len(lines) - len(answered),
         "runs": len({line.run for line in lines}),
         "models measured": sum(line.models for line in answered if line.kind == "measure"),
         "rounds trained": len({(x.run, x.round) for x in answered if x.kind == "train"}),

@@ -41,7 +41,7 @@ from mfairfl.flower.records import from_records, to_records
 from mfairfl.runs.silo_runs import read_consent
 from mfairfl.silo.policy import load_policy
 from mfairfl.silo.responder import Responder
-from mfairfl.silo.session import Session
+from mfairfl.silo.rows import Session
 from mfairfl.silo.silo_file import SiloSettings, load_silo
 from mfairfl.wire.packing import HelloAnswer, pack
 

@@ -42,8 +42,8 @@ from mfairfl.runs.execute import Run, RunRequest, federation_of, model_of, setup
 from mfairfl.runs.history import History
 from mfairfl.runs.outcome import finish_run, started_record
 from mfairfl.runs.predictor import load
-from mfairfl.silo.consent import RunConsent
 from mfairfl.silo.policy import Policy
+from mfairfl.silo.refusals import RunConsent
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings, follow_extensions
 from mfairfl.strategies.base import Summary

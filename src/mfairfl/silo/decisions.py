@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from mfairfl.data import MISSING, Attribute, Sensitive, Task, cells_of, features_frame
+from mfairfl.data import MISSING, Sensitive, Task, cells_of, features_frame
 from mfairfl.data.binning import stand_in, value_groups
 from mfairfl.data.coding import group_codes, label_codes
 from mfairfl.data.columns import MOST_GROUPS, Columns
-from mfairfl.data.files import FileContent
-from mfairfl.data.predictions import PredictionColumns, read_predictions
+from mfairfl.data.predictions import PredictedRows, PredictionColumns, read_predictions
 from mfairfl.engine.clients import served_logits
 from mfairfl.engine.output import draw_decisions
 from mfairfl.engine.state import Measure
 from mfairfl.errors import DataError, MessageError
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.cells import Cells
-from mfairfl.models import Model
-from mfairfl.silo.consent import (
+from mfairfl.silo.policy import Policy, refuse_beyond
+from mfairfl.silo.refusals import (
     RunConsent,
+    refuse_absurd,
+    refuse_excess,
     require_columns_agreed,
     require_model_agreed,
 )
-from mfairfl.silo.limits import refuse_absurd, refuse_excess
-from mfairfl.silo.policy import Policy, refuse_beyond
-from mfairfl.silo.release import FileMemory
-from mfairfl.silo.session import Session
+from mfairfl.silo.rows import FileMemory, Session
 from mfairfl.wire.audit_messages import (
     LONGEST_GROUP,
     AuditAnswer,
@@ -53,7 +49,12 @@ def frequent_groups(session: Session, policy: Policy, question: GroupsQuestion) 
     for column, texts in rows.groups.items():
         values, counts = np.unique(texts.astype(np.str_), return_counts=True)
         enough = counts >= policy.disclosure.min_rows
-        names = [str(value) for value in values[enough] if _is_name(value)]
+        # Rows with a value that cannot be a group's name are counted as "?".
+        names = [
+            str(value)
+            for value in values[enough]
+            if value != MISSING and value.isprintable() and len(value) <= LONGEST_GROUP
+        ]
         if len(names) > MOST_GROUPS:
             raise MessageError(
                 f"sensitive column '{column}' has more than {MOST_GROUPS} values; form a few "
@@ -63,49 +64,15 @@ def frequent_groups(session: Session, policy: Policy, question: GroupsQuestion) 
     return GroupsAnswer(groups=groups)
 
 
-def _is_name(value: str) -> bool:
-    """Return whether a value can be a group's name; rows with others are counted as ``?``."""
-    return value != MISSING and value.isprintable() and len(value) <= LONGEST_GROUP
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rows:
-    """Rows that can be counted.
-
-    Parameters
-    ----------
-    content : FileContent
-        The file they are in.
-    places : ndarray (n,)
-        Where they are in it.
-    labels, decisions, groups, scores
-        As `AuditCounts.from_rows` takes them.
-    of_model : bool
-        Whether the scores are those of a model that came with the request.
-    left_out : mapping of str to int
-        Rows that cannot be counted, by reason.
-    """
-
-    content: FileContent
-    places: NDArray[np.intp]
-    labels: NDArray[np.object_] | None
-    decisions: NDArray[Any]
-    groups: Mapping[str, NDArray[np.object_]]
-    scores: NDArray[np.float64] | None
-    of_model: bool
-    left_out: Mapping[str, int] = field(default_factory=dict)
-
-
 def count_decisions(
     session: Session, policy: Policy, consent: RunConsent | None, question: AuditQuestion
 ) -> AuditAnswer:
     """Count decisions by group, label and score, but for what is below the silo's floor."""
-    subject = question.subject
+    subject, of_model = question.subject, isinstance(question.subject, SentModel)
     if isinstance(subject, SentModel):
         rows = _of_model(session, policy, consent, subject)
     else:
-        roles = require_columns_agreed(session.audit_consent, subject, question.grid)
-        rows = _of_predictions(session, question, roles)
+        rows = _of_predictions(session, subject, question)
     settings, disclosure, floor = session.settings, policy.disclosure, policy.disclosure.min_rows
     strata = AuditCounts.strata_of(
         rows.labels,
@@ -113,21 +80,23 @@ def count_decisions(
         attributes=question.attributes,
         rows=len(rows.decisions),
     )
-    memory = FileMemory(settings.state, session.audited.path, rows.content, disclosure)
+    content = session.audited.content()
+    memory = FileMemory(settings.state, session.audited.path, content, disclosure)
     memory.count_task(rows.places, strata)
-    if floor > 1 and rows.scores is not None and not rows.of_model:
-        rows = replace(rows, scores=_pooled_scores(rows.scores, strata, floor))
+    scores = rows.scores
+    if floor > 1 and scores is not None and not of_model:
+        scores = _pooled_scores(scores, strata, floor)
     counts = AuditCounts.from_rows(
         rows.labels,
         rows.decisions,
         sensitive_features=rows.groups,
         clients=[settings.name] * len(rows.decisions),
-        scores=rows.scores,
+        scores=scores,
         grid=question.grid,
         attributes=question.attributes,
     )
     left_out = {reason: max(count, floor - 1) for reason, count in rows.left_out.items()}
-    facts = SiloFacts(floor=floor, sha256=rows.content.sha256, left_out=left_out)
+    facts = SiloFacts(floor=floor, sha256=content.sha256, left_out=left_out)
     return AuditAnswer.of(counts if floor == 1 else counts.suppress(floor), facts)
 
 
@@ -148,24 +117,19 @@ def _pooled_scores(
 # ------------------------------------------------------------------ predictions in a file
 
 
-def _of_predictions(session: Session, question: AuditQuestion, roles: PredictionColumns) -> _Rows:
+def _of_predictions(
+    session: Session, subject: PredictionColumns, question: AuditQuestion
+) -> PredictedRows:
+    """Return the rows of a file; those in no group that was agreed on are in the group ``?``."""
+    roles = require_columns_agreed(session.audit_consent, subject, question.grid)
     file = session.audited
     rows = read_predictions(file.columns(session.settings), roles, file.name)
-    return _Rows(
-        content=file.content(),
-        places=rows.places,
-        labels=rows.labels,
-        decisions=rows.decisions,
-        groups={a.name: _agreed_groups(rows.groups[a.name], a) for a in question.attributes},
-        scores=rows.scores,
-        of_model=False,
-        left_out=rows.left_out,
-    )
-
-
-def _agreed_groups(texts: NDArray[np.object_], attribute: Attribute) -> NDArray[np.object_]:
-    """Return the rows' groups, ``?`` where a row is in none that was agreed on."""
-    return np.where(np.isin(texts.astype(np.str_), attribute.groups), texts, MISSING)
+    groups = {}
+    for attribute in question.attributes:
+        texts = rows.groups[attribute.name]
+        agreed = np.isin(texts.astype(np.str_), attribute.groups)
+        groups[attribute.name] = np.where(agreed, texts, MISSING)
+    return replace(rows, groups=groups)
 
 
 # ------------------------------------------------------------------ decisions of a model
@@ -173,16 +137,21 @@ def _agreed_groups(texts: NDArray[np.object_], attribute: Attribute) -> NDArray[
 
 def _of_model(
     session: Session, policy: Policy, consent: RunConsent | None, sent: SentModel
-) -> _Rows:
+) -> PredictedRows:
+    """Return the rows with the decisions of a model that may be applied."""
     task, served = sent.task, sent.served
     require_model_agreed(session.audit_consent, task, sent.audited)
-    asked = Measure((served.members,), ("test",), served.weights, None, served.thresholds)
+    ask = Measure((served.members,), ("test",), served.weights, None, served.thresholds)
     if consent is not None:
         consent.require_task(task)
         consent.require_model(sent.terms)
-        consent.require(asked, task.attributes)
+        consent.require(ask, task.attributes)
     model = sent.terms.build(len(sent.encoder.feature_names))
-    _refuse_much(policy, sent, model, asked)
+    refuse_beyond(policy.limits, "weights", model.size, "weights of a model")
+    if sent.members.shape[1] != model.size:
+        raise MessageError(f"a model of {sent.members.shape[1]} weights; it has {model.size}")
+    refuse_excess(ask, policy, rows=0)
+    refuse_absurd(ask, Shape(model.size, Cells(task.attributes).size), task.attributes)
     file, name = session.audited, session.audited.name
     frame = file.content().frame
     # The silo's own rules of reading come first, as in training.
@@ -194,30 +163,20 @@ def _of_model(
     inputs = sent.encoder.encode(features_frame(frame, task, name=name))
     z = served_logits(served, model, inputs, name=name)
     z = z if served.kind == "mixture" else z[0]
-    cells = None
-    if served.thresholds is not None:
-        cells = cells_of(frame, task, name=name)
+    cells = None if served.thresholds is None else cells_of(frame, task, name=name)
     chance = served.decision_chance(z, cells)
     drawn = served.kind == "mixture" or served.thresholds is not None
-    audited = [s for s in task.sensitive if s.name in sent.audited]
-    return _Rows(
-        content=file.content(),
-        places=np.arange(len(inputs)),
+    return PredictedRows(
         labels=_labels(columns, task, name),
-        decisions=draw_decisions(chance),
-        groups={s.name: _groups(columns, s, name) for s in audited},
+        decisions=draw_decisions(chance).astype(np.int64),
         scores=chance if drawn else expit(z),
-        of_model=True,
+        groups={
+            s.name: _groups(columns, s, name) for s in task.sensitive if s.name in sent.audited
+        },
+        clients=None,
+        left_out={},
+        places=np.arange(len(inputs)),
     )
-
-
-def _refuse_much(policy: Policy, sent: SentModel, model: Model, asked: Measure) -> None:
-    """Refuse a model that is too large, or that no honest coordinator sends."""
-    refuse_beyond(policy.limits, "weights", model.size, "weights of a model")
-    if sent.members.shape[1] != model.size:
-        raise MessageError(f"a model of {sent.members.shape[1]} weights; it has {model.size}")
-    refuse_excess(asked, policy, rows=0)
-    refuse_absurd(asked, Shape(model.size, Cells(sent.task.attributes).size), sent.task.attributes)
 
 
 def _labels(columns: Columns, task: Task, name: str) -> NDArray[np.object_] | None:

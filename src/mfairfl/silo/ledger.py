@@ -14,31 +14,34 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Annotated, Any, NamedTuple
 
 import numpy as np
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
 from mfairfl.data.values import DocumentedModel
 from mfairfl.errors import LedgerError, MessageError, first_problem
-from mfairfl.files import make_private_folder, naming
+from mfairfl.files import make_private_folder, naming, sync_folder
 from mfairfl.text import one_line
-from mfairfl.wire.packing import Packet
+from mfairfl.wire.packing import Packet, Sha256
 
-LEDGER = "ledger.jsonl"
-"""Name of the file."""
-
+_HEADLESS = "the lines before it are gone"
+_UNCHAINED = (
+    "it was not written after the line before as that is now, so a line was changed, moved or "
+    "taken out"
+)
 _FIRST = "0" * 64  # what the first line carries in place of the SHA-256 of one before
 _NAME, _REASON = 100, 500  # characters
 _LONGEST = 1 << 17  # bytes of a line: all of the above, each character at its longest
 _LARGEST = 1 << 30  # bytes of the file
 
-Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0)]
+_Name = Annotated[str, AfterValidator(lambda text: one_line(text, _NAME))]
+_Reason = Annotated[str, AfterValidator(lambda text: one_line(text, _REASON))]
 
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
@@ -68,20 +71,15 @@ class RowSetFacts:
     rows: Count
 
 
-class LedgerEntry(DocumentedModel):
-    """The record of one exchange: an answer, or the reason why there was none.
+class LedgerLine(DocumentedModel):
+    """One exchange: an answer, or the reason why there was none.
 
-    Examples
-    --------
-    >>> entry = LedgerEntry(run="run-1", kind="train", request_sha256="a" * 64,
-    ...                     policy_sha256="b" * 64, refusal="300 epochs in a job")
-    >>> entry.refused, entry.answer_bytes
-    (True, 0)
+    Names and reasons come from messages, and are cut to a length.
     """
 
-    run: str
+    run: _Name
     """Name of the run that the request belongs to."""
-    kind: str
+    kind: _Name
     """What was asked for: profile, sums, cuts, encode, measure, score, train, audit-groups or
     audit; empty if the request could not be read."""
     request_sha256: Sha256
@@ -100,18 +98,8 @@ class LedgerEntry(DocumentedModel):
     """SHA-256 of the answer; null for a refusal."""
     answer_bytes: Count = 0
     """Bytes of the answer."""
-    refusal: str | None = None
+    refusal: _Reason | None = None
     """Why there is no answer; null if there is one."""
-
-    @property
-    def refused(self) -> bool:
-        """Whether there was no answer."""
-        return self.refusal is not None
-
-
-class LedgerLine(LedgerEntry):
-    """An exchange as it stands in the file."""
-
     time: str
     """When the line was written, in UTC."""
     torn: Count = 0
@@ -146,47 +134,39 @@ class Ledger:
     state : Path
         The silo's state folder.
     now : callable
-        Tells the time.
+        Returns the time.
 
     Examples
     --------
     >>> import tempfile
     >>> ledger = Ledger(Path(tempfile.mkdtemp()))
-    >>> ledger.add(LedgerEntry(run="run-1", kind="profile", request_sha256="a" * 64,
-    ...                        policy_sha256="b" * 64, answer_sha256="c" * 64, answer_bytes=90))
-    >>> [(line.kind, line.answer_bytes) for line in ledger.entries()]
+    >>> ledger.add(run="run-1", kind="profile", request_sha256="a" * 64,
+    ...            policy_sha256="b" * 64, answer_sha256="c" * 64, answer_bytes=90)
+    >>> [(line.kind, line.answer_bytes) for line in ledger.read().lines]
     [('profile', 90)]
-    >>> ledger.verify() is None
-    True
     """
 
     def __init__(
         self, state: Path, now: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
-        self._path, self._now = state / LEDGER, now
+        self.path, self._now = state / "ledger.jsonl", now
 
-    @property
-    def path(self) -> Path:
-        """Where the file is."""
-        return self._path
+    def add(self, **exchange: Any) -> None:
+        """Append a line with these fields of a `LedgerLine`; when this returns, it is on the disk.
 
-    def add(self, entry: LedgerEntry) -> None:
-        """Append a line; when this returns, it is on the disk."""
-        make_private_folder(self._path.parent)
-        opened = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with naming(self._path), os.fdopen(opened, "r+b") as file:
+        What comes before, what was torn and the time are added here.
+        """
+        make_private_folder(self.path.parent)
+        opened = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with naming(self.path), os.fdopen(opened, "r+b") as file:
             size = file.seek(0, os.SEEK_END)
             end, before = self._last(file, size)
-            line = LedgerLine(
-                **dict(_bounded(entry)),
-                time=self._now().isoformat(timespec="milliseconds"),
-                torn=size - end,
-                before=before,
-            )
+            now = self._now().isoformat(timespec="milliseconds")
+            line = LedgerLine(**exchange, time=now, torn=size - end, before=before)
             data = line.model_dump_json().encode() + b"\n"
             if end + len(data) > _LARGEST:
                 raise LedgerError(
-                    f"{self._path}: full, with {end:,} bytes; move it to an archive, and the silo "
+                    f"{self.path}: full, with {end:,} bytes; move it to an archive, and the silo "
                     "answers again"
                 )
             file.seek(end)  # over what is torn: a second death leaves a torn line again
@@ -195,92 +175,50 @@ class Ledger:
             file.flush()
             os.fsync(file.fileno())
         if size == 0:
-            _sync_folder(self._path.parent)
+            sync_folder(self.path.parent)
 
     def _last(self, file: IO[bytes], size: int) -> tuple[int, str]:
         """Return where the complete lines end, and the SHA-256 of the last of them."""
         # Two lines may be longest, of which the second is torn.
         start = max(0, size - 2 * _LONGEST)
         file.seek(start)
-        tail = file.read()
-        end = tail.rfind(b"\n")
-        if end < 0:
-            if start > 0:
-                raise LedgerError(f"{self._path}: damaged, it has no end of a line; move it away")
-            return 0, _FIRST
-        begin = tail.rfind(b"\n", 0, end)
-        if begin < 0 and start > 0:
-            raise LedgerError(f"{self._path}: damaged, its last line is too long; move it away")
-        return start + end + 1, _sha256(tail[begin + 1 : end])
-
-    def entries(self) -> tuple[LedgerLine, ...]:
-        """Return all complete lines; a broken chain is a `LedgerError`."""
-        return self.read().lines
-
-    def verify(self) -> int | None:
-        """Return the number of the line at which the chain is broken, from 1; None if it holds."""
-        try:
-            self.read()
-        except LedgerError as error:
-            return error.line
-        return None
+        *lines, torn = file.read().split(b"\n")
+        if start > 0 and len(lines) < 2:  # the first of them is the end of one
+            raise LedgerError(
+                f"{self.path}: damaged, its last lines are too long; move it to an archive"
+            )
+        return size - len(torn), _sha256(lines[-1]) if lines else _FIRST
 
     def read(self) -> Chain:
         """Return the ledger if its chain holds; else raise a `LedgerError` that names the line."""
         lines: list[LedgerLine] = []
-        head, torn = _FIRST, 0
-        for number, raw in enumerate(self._raw_lines(), start=1):
-            if len(raw) > _LONGEST:
-                raise self._broken(number, "it is too long for a line of a ledger")
-            if not raw.endswith(b"\n"):
-                torn = len(raw)
-                break
-            line = self._parsed(number, raw[:-1])
-            if line.before != head:
-                raise self._broken(number, _follows_nothing(number))
-            lines.append(line)
-            head = _sha256(raw[:-1])
-        return Chain(tuple(lines), head, torn)
-
-    def _raw_lines(self) -> Iterator[bytes]:
-        try:
-            file = self._path.open("rb")
-        except FileNotFoundError:
-            return
-        with file:
+        head = _FIRST
+        if not self.path.exists():
+            return Chain((), head, 0)
+        with self.path.open("rb") as file:
             while raw := file.readline(_LONGEST + 1):
-                yield raw
-
-    def _parsed(self, number: int, raw: bytes) -> LedgerLine:
-        try:
-            return LedgerLine.model_validate_json(raw)
-        except ValidationError as error:
-            problem = one_line(first_problem(error))
-        raise self._broken(number, f"it is not a line of a ledger ({problem})")
+                if len(raw) > _LONGEST:
+                    raise self._broken(len(lines) + 1, "it is too long for a line of a ledger")
+                if not raw.endswith(b"\n"):
+                    return Chain(tuple(lines), head, len(raw))
+                try:
+                    line = LedgerLine.model_validate_json(raw)
+                except ValidationError as error:
+                    problem = one_line(first_problem(error))
+                    why = f"it is not a line of a ledger ({problem})"
+                    raise self._broken(len(lines) + 1, why) from None
+                if line.before != head:
+                    raise self._broken(len(lines) + 1, _UNCHAINED if lines else _HEADLESS)
+                lines.append(line)
+                head = _sha256(raw[:-1])
+        return Chain(tuple(lines), head, 0)
 
     def _broken(self, number: int, why: str) -> LedgerError:
         return LedgerError(
-            f"{self._path}, line {number}: the chain is broken: {why}; restore the file from a "
+            f"{self.path}, line {number}: the chain is broken: {why}; restore the file from a "
             "copy",
             line=number,
         )
-
-
-def _follows_nothing(number: int) -> str:
-    if number == 1:
-        return "the lines before it are gone"
-    return (
-        f"it was not written after line {number - 1} as that is now, so a line was changed, moved "
-        "or taken out"
-    )
-
-
-def _bounded(entry: LedgerEntry) -> LedgerEntry:
-    """Cut what is too long: names and reasons come from messages."""
-    cut = {"run": one_line(entry.run, _NAME), "kind": one_line(entry.kind, _NAME)}
-    if entry.refusal is not None:
-        cut["refusal"] = one_line(entry.refusal, _REASON)
-    return entry.model_copy(update=cut)
 
 
 def about_request(run: str, packet: Packet) -> dict[str, Any]:
@@ -351,11 +289,3 @@ def packet_bytes(packet: Packet) -> int:
 
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _sync_folder(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -3,20 +3,27 @@
 It lies beside silo.toml. Only the silo reads it, for every message anew; nothing in a message can
 change it. Without the file the defaults hold: every method's default recipe and the paper's
 protocol stay within them.
+
+Runs and requests are counted on the silo's own disk, in a folder per run: the count outlives the
+process, and goes with the folder.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, get_args
 
-from pydantic import ConfigDict, Field
+from filelock import FileLock, Timeout
+from pydantic import ConfigDict, Field, ValidationError
 
-from mfairfl.data.values import DocumentedModel
+from mfairfl.data.values import DocumentedModel, StrictModel
 from mfairfl.errors import ConfigError, MessageError
-from mfairfl.files import load_settings, toml_text
+from mfairfl.files import load_settings, make_private_folder, toml_text, write_atomically
 
 POLICY = "policy.toml"
 """Name of the file."""
@@ -30,9 +37,10 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 DISCLOSED = ".disclosed"
 """Folder, within the state folder, of what a silo remembers for good; no run has such a name."""
 
-_FIRST_LINE = (
-    f"# {POLICY}: what this silo does for the coordinator at most. Nothing else sets it.\n"
-)
+_FIRST_LINE = f"# {POLICY}: what this silo does for the coordinator at most. Nothing else sets it."
+_COUNT = "requests.json"
+_DAY = 24 * 60 * 60
+_MEGABYTE = 10**6
 
 
 class Limits(DocumentedModel):
@@ -173,4 +181,84 @@ def policy_text(policy: Policy) -> str:
         for key, field in type(values).model_fields.items():
             lines += [f"# {field.description}", f"{key} = {toml_text(getattr(values, key))}"]
         sections.append("\n".join(lines))
-    return _FIRST_LINE + "\n" + "\n\n".join(sections) + "\n"
+    return "\n\n".join([_FIRST_LINE, *sections]) + "\n"
+
+
+# ------------------------------------------------------------------ what was done so far
+
+
+class _Count(StrictModel):
+    """When a run began here, and how many requests it has made."""
+
+    began: float
+    requests: int = Field(ge=0)
+
+
+class Usage:
+    """Counts what is done within a state folder, and refuses what is beyond the limits.
+
+    Parameters
+    ----------
+    state : Path
+        The silo's state folder.
+    policy : Policy
+        Its limits.
+    now : callable
+        Returns the time, in seconds since 1970.
+    """
+
+    def __init__(self, state: Path, policy: Policy, now: Callable[[], float] = time.time) -> None:
+        self._state, self._now = state, now
+        self._limits, self._disclosure = policy.limits, policy.disclosure
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Let one request at a time pass, whatever process answers it."""
+        make_private_folder(self._state)
+        try:
+            with FileLock(self._state / ".request.lock", timeout=self._limits.seconds, mode=0o600):
+                yield
+        except Timeout:
+            raise MessageError("this silo is still busy with another request") from None
+
+    def count(self, run: str) -> None:
+        """Count a request of a run, unless it is one too many, or its run is."""
+        path = self._state / run / _COUNT
+        count = _read(path)
+        if count is None:
+            counts = [_read(other) for other in self._state.glob(f"*/{_COUNT}")]
+            recent = sum(other.began > self._now() - _DAY for other in counts if other is not None)
+            refuse_beyond(self._limits, "runs_a_day", recent + 1, "runs within 24 hours")
+            self._count_run(run)
+            count = _Count(began=self._now(), requests=0)
+        requests = count.requests + 1
+        refuse_beyond(self._limits, "requests", requests, "requests in a run")
+        make_private_folder(path.parent)
+        counted = count.model_copy(update={"requests": requests})
+        write_atomically(path, counted.model_dump_json().encode())
+
+    def _count_run(self, run: str) -> None:
+        """Count a run for good: also if its folder is deleted later."""
+        path = make_private_folder(self._state / DISCLOSED) / "runs.txt"
+        runs = path.read_text(encoding="utf-8").split() if path.exists() else []
+        if run not in runs:
+            refuse_beyond(self._disclosure, "runs", len(runs) + 1, "runs and audits in all")
+            write_atomically(path, "\n".join([*runs, run]).encode(), private=True)
+
+    def require_room(self, size: int) -> None:
+        """Refuse to store so many bytes if the state folder would hold too much."""
+        for path in self._state.rglob("*"):
+            with contextlib.suppress(FileNotFoundError):  # Flower's own files come and go
+                size += path.lstat().st_size
+        full = -(-size // _MEGABYTE)
+        refuse_beyond(self._limits, "megabytes", full, "megabytes in the state folder")
+
+
+def _read(path: Path) -> _Count | None:
+    try:
+        return _Count.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError:
+        where = f"{path.parent.name}/{path.name} in the state folder"
+        raise ConfigError(f"{where} is damaged; delete it to count its run as new") from None

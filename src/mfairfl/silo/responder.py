@@ -5,17 +5,17 @@ a folder per run. A request that is absurd, or beyond what the silo's own policy
 refused before any work.
 
 Answers hold names, sums, counts, histograms and weight updates. Names and counts of few rows are
-kept back (`silo/release.py`), which protects people in what is published. A coordinator that
+kept back (`silo/rows.py`), which protects people in what is published. A coordinator that
 makes its requests for the purpose can still read rows: it must be trusted (docs/what-leaves.md).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -29,24 +29,21 @@ from mfairfl.engine.state import Ask, Train
 from mfairfl.errors import ConfigError, DataError, MessageError, TimeLimitError
 from mfairfl.fairness.cells import Cells
 from mfairfl.files import make_private_folder
-from mfairfl.silo.consent import RunConsent
 from mfairfl.silo.decisions import count_decisions, frequent_groups
 from mfairfl.silo.ledger import (
     Ledger,
-    LedgerEntry,
     RowSetFacts,
     about_request,
     packet_bytes,
     packet_sha256,
 )
-from mfairfl.silo.limits import Usage, refuse_absurd, refuse_excess
-from mfairfl.silo.policy import KINDS, POLICY, Policy, policy_sha256, refuse_beyond
-from mfairfl.silo.release import FileMemory, ReleasedRows, release_rows
-from mfairfl.silo.session import Session
+from mfairfl.silo.policy import KINDS, POLICY, Policy, Usage, policy_sha256, refuse_beyond
+from mfairfl.silo.refusals import RunConsent, refuse_absurd, refuse_excess
+from mfairfl.silo.rows import FileMemory, ReleasedRows, Session, release_rows
 from mfairfl.silo.silo_file import SiloSettings, follow_extensions, require_listed
 from mfairfl.text import one_line
 from mfairfl.training.execution import time_limit
-from mfairfl.wire.audit_messages import GroupsAnswer, GroupsQuestion, unpack_audit
+from mfairfl.wire.audit_messages import GroupsQuestion, unpack_audit
 from mfairfl.wire.enrolment_messages import (
     CountsAnswer,
     CutsQuestion,
@@ -60,7 +57,7 @@ from mfairfl.wire.enrolment_messages import (
     SumsQuestion,
 )
 from mfairfl.wire.packing import Message, Packet, pack, unpack
-from mfairfl.wire.run_messages import Shape, pack_answer, unpack_ask
+from mfairfl.wire.run_messages import Shape, answer_message, unpack_ask
 
 _ROWS = "rows.safetensors"  # the encoded rows of a run, and in the header what was agreed
 _NAME = re.compile(r"[\w.-]{1,100}")
@@ -87,11 +84,10 @@ class _Agreed(BaseModel):
 class _OpenRun(NamedTuple):
     """A run that this silo takes part in."""
 
-    silo: SoleClient
+    client: Client
+    answers: SoleClient
     shape: Shape
     attributes: tuple[Attribute, ...]
-    train_rows: int
-    row_sets: Mapping[Split, RowSetFacts]
 
 
 class Responder:
@@ -131,27 +127,30 @@ class Responder:
         self._released: tuple[object, ReleasedRows] | None = None
 
     def handle(self, run: str, packet: Packet) -> Packet:
-        """Answer a message that belongs to `run`; the ledger has the answer before it leaves.
+        """Answer a message that belongs to `run`: the one place where an answer leaves a silo.
 
-        A refusal has its line as well. Only a request that cannot have a turn leaves none.
+        The ledger has the answer before it leaves, and a refusal as well. Only a request that
+        cannot have a turn leaves no line.
         """
         with self._usage.turn():
             self._row_sets.clear()
+            policy = policy_sha256(self._policy)
+            exchange = {**about_request(run, packet), "policy_sha256": policy}
             try:
-                answer = self._handle(run, packet)
+                answer = pack(self._answer(run, packet))
             except Exception as error:
-                self._ledger.add(self._entry(run, packet, refusal=_reason(error)))
+                self._ledger.add(**exchange, refusal=_reason(error))
                 raise
-            facts = {"answer_sha256": packet_sha256(answer), "answer_bytes": packet_bytes(answer)}
-            self._ledger.add(self._entry(run, packet, row_sets=tuple(self._row_sets), **facts))
+            self._ledger.add(
+                **exchange,
+                row_sets=tuple(self._row_sets),
+                answer_sha256=packet_sha256(answer),
+                answer_bytes=packet_bytes(answer),
+            )
             return answer
 
-    def _entry(self, run: str, packet: Packet, **outcome: Any) -> LedgerEntry:
-        """Return what the ledger records of an exchange."""
-        policy = policy_sha256(self._policy)
-        return LedgerEntry(**about_request(run, packet), policy_sha256=policy, **outcome)
-
-    def _handle(self, run: str, packet: Packet) -> Packet:
+    def _answer(self, run: str, packet: Packet) -> Message:
+        """Return the answer to a request that may be answered at all."""
         if not _NAME.fullmatch(run) or run.startswith("."):
             raise MessageError(f"'{run}' is not a valid name of a run")
         kind, fields = packet.request
@@ -163,91 +162,92 @@ class Responder:
                 f"'{kind}' messages are not answered (disclosure.kinds of its {POLICY})"
             )
         if kind in _OF_A_RUN and not (self._settings.state / run / _ROWS).exists():
-            raise self._unknown(run)
+            name = self._settings.name
+            raise MessageError(f"'{name}' knows no run '{run}'; it must be enrolled first")
         self._usage.count(run)
+        session, policy = self._session, self._policy
+        answers: dict[str, Callable[[], Message]] = {
+            "profile": lambda: self._profile(unpack(ProfileQuestion, packet)),
+            "sums": lambda: self._sums(unpack(SumsQuestion, packet)),
+            "cuts": lambda: self._histograms(unpack(CutsQuestion, packet)),
+            "encode": lambda: self._encode(run, unpack(EncodeQuestion, packet)),
+            "audit-groups": lambda: frequent_groups(
+                session, policy, unpack(GroupsQuestion, packet)
+            ),
+            "audit": lambda: self._audit(packet),
+            **dict.fromkeys(_OF_A_RUN, lambda: self._compute(run, packet)),
+        }
         try:
             with time_limit(self._limits.seconds):
-                if kind in _OF_A_RUN:
-                    return self._compute(run, kind, packet)
-                return pack(self._answer(run, kind, packet))
+                return answers[kind]()
         except TimeLimitError:
             raise MessageError(
                 f"the answer takes longer than the {self._limits.seconds:,} seconds that this "
                 f"silo allows (limits.seconds of its {POLICY})"
             ) from None
 
-    def _answer(self, run: str, kind: str, packet: Packet) -> Message:
-        """Return the answer to an enrolment or an audit."""
-        answers: dict[str, Callable[[], Message]] = {
-            "profile": lambda: self._profile(unpack(ProfileQuestion, packet)),
-            "sums": lambda: self._sums(unpack(SumsQuestion, packet)),
-            "cuts": lambda: self._histograms(unpack(CutsQuestion, packet)),
-            "encode": lambda: self._encode(run, unpack(EncodeQuestion, packet)),
-            "audit-groups": lambda: self._groups(unpack(GroupsQuestion, packet)),
-            "audit": lambda: self._audit(packet),
-        }
-        return answers[kind]()
+    def _about(self, which: str, counts: np.ndarray) -> None:
+        """Record for the ledger that the answer has counts of these sets of rows."""
+        occupied = counts[counts > 0]
+        what = f"groups and labels of {which} rows"
+        smallest = int(occupied.min()) if len(occupied) else 0
+        self._row_sets.append(RowSetFacts(what, len(occupied), smallest, int(occupied.sum())))
 
     # ------------------------------------------------------------------ an enrolled run
 
-    def _compute(self, run: str, kind: str, packet: Packet) -> Packet:
+    def _compute(self, run: str, packet: Packet) -> Message:
         """Measure, score or train, unless that is absurd or too much."""
         enrolled = self._open(run)
         ask = unpack_ask(packet, self._settings.name, enrolled.shape)
         try:
             refuse_absurd(ask, enrolled.shape, enrolled.attributes)
         except (ConfigError, DataError) as error:  # about numbers in the message: no rows are read
-            raise MessageError(f"a '{kind}' message: {error}") from None
-        refuse_excess(ask, self._policy, enrolled.train_rows)
+            raise MessageError(f"a '{packet.request.kind}' message: {error}") from None
+        refuse_excess(ask, self._policy, len(enrolled.client.train.y))
         if self._consent is not None:
             self._consent.require(ask, enrolled.attributes)
         splits: tuple[Split, ...] = ("train",) if isinstance(ask, Train) else ask.splits
-        self._row_sets += [enrolled.row_sets[split] for split in splits]
+        for split in splits:
+            shard = enrolled.client.shard(split)
+            strata = 2 * shard.cells.astype(np.int64) + shard.y
+            self._about(split, np.bincount(strata[strata < 2 * enrolled.shape.cells]))
         if size := _stored_bytes(ask, self._settings.state / run, enrolled.shape):
             self._usage.require_room(size)
-        return pack_answer(enrolled.silo.answer(ask))
-
-    def _unknown(self, run: str) -> MessageError:
-        name = self._settings.name
-        return MessageError(f"'{name}' knows no run '{run}'; it must be enrolled first")
+        return answer_message(enrolled.answers.answer(ask))
 
     def _open(self, run: str) -> _OpenRun:
         """Return what this silo keeps of a run, from memory or from disk."""
         if run not in self._runs:
-            folder = self._settings.state / run
+            folder, name = self._settings.state / run, self._settings.name
             remedy = f"delete {folder}, and start a new run to enrol again"
+            arrays, header = read_sealed(folder / _ROWS, remedy=remedy)
             try:
-                arrays, header = read_sealed(folder / _ROWS, remedy=remedy)
                 agreed = _Agreed.model_validate(header)
-            except FileNotFoundError:
-                raise self._unknown(run) from None
             except ValidationError:
                 raise MessageError(
-                    f"'{self._settings.name}' was enrolled in run '{run}' with another version of "
-                    "mfairfl; start a new run"
+                    f"'{name}' was enrolled in run '{run}' with another version of mfairfl; start "
+                    "a new run"
                 ) from None
-            shards = [_shard(arrays, part, agreed.features) for part in SPLITS]
-            attributes = agreed.task.attributes
-            model = agreed.model.build(agreed.features)
-            client = Client(self._settings.name, *shards)
-            slots = DiskSlots(folder / "slots")
-            silo = SoleClient(client, model, attributes, agreed.seed, slots)
-            shape = Shape(model.size, Cells(attributes).size)
+            shards = []
+            for part in SPLITS:
+                numbers, codes, y, cells = (
+                    arrays[f"{part}/{key}"] for key in ("numbers", "codes", "y", "cells")
+                )
+                # Their numbers in the table are not needed here.
+                shards.append(
+                    Shard(Inputs(numbers, codes, agreed.features), y, cells, rows=np.arange(0))
+                )
+            client, model = Client(name, *shards), agreed.model.build(agreed.features)
+            attributes, slots = agreed.task.attributes, DiskSlots(folder / "slots")
             self._runs[run] = _OpenRun(
-                silo=silo,
-                shape=shape,
+                client=client,
+                answers=SoleClient(client, model, attributes, agreed.seed, slots),
+                shape=Shape(model.size, Cells(attributes).size),
                 attributes=attributes,
-                train_rows=len(client.train.y),
-                row_sets={split: _shard_sets(client, split, shape.cells) for split in SPLITS},
             )
         return self._runs[run]
 
-    # ------------------------------------------------------------------ enrolment
-
-    def _require_task(self, task: Task) -> None:
-        """Refuse a task other than the one that this silo agreed to."""
-        if self._consent is not None:
-            self._consent.require_task(task)
+    # ------------------------------------------------------------------ enrolment and audits
 
     def _profile(self, question: ProfileQuestion) -> ProfileAnswer:
         """Describe the file."""
@@ -260,13 +260,13 @@ class Responder:
     def _sums(self, question: SumsQuestion) -> SumsAnswer:
         """Return what the encoder is fitted from: train rows, and categories of the others."""
         released = self._release(question)
-        table = released.table
+        table = released.silo.table
         return SumsAnswer(**released.sums(), sha256=table.sha256, rows=len(table))
 
     def _histograms(self, question: CutsQuestion) -> HistogramsAnswer:
         """Count train rows between cuts."""
         released = self._release(question)
-        cuts = question.by_column(released.table.task.numeric or ())
+        cuts = question.by_column(released.silo.table.task.numeric or ())
         histograms = released.histograms(cuts)
         return HistogramsAnswer(
             counts=tuple(histogram.counts for histogram in histograms),
@@ -276,7 +276,7 @@ class Responder:
     def _encode(self, run: str, question: EncodeQuestion) -> CountsAnswer:
         """Encode the rows, store them for this run, and return counts per (cell, label)."""
         released = self._release(question)
-        table, encoder = released.table, question.encoder
+        table, encoder = released.silo.table, question.encoder
         agreed = _Agreed(
             task=table.task, seed=question.seed, model=question.model, layout=encoder.layout
         )
@@ -306,12 +306,18 @@ class Responder:
             withheld=np.array([rows for _, rows in counts.values()], dtype=np.int64),
         )
 
+    def _require_task(self, task: Task) -> None:
+        """Refuse a task other than the one that this silo agreed to."""
+        if self._consent is not None:
+            self._consent.require_task(task)
+
     def _release(self, question: SplitQuestion) -> ReleasedRows:
         """Return the rows with the agreed task, split as they always are."""
         task, policy = question.task, self._policy.disclosure
         self._require_task(task)
         content = self._session.rows.content()
-        key = (content.sha256, task, question.seed, question.test, question.validation)
+        terms = {name: getattr(question, name) for name in ("seed", "test", "validation")}
+        key = (content.sha256, task, *terms.values())
         if self._released is None or self._released[0] != key:
             memory = FileMemory(self._settings.state, self._settings.csv, content, policy)
             # A group that too few rows are in is named nowhere.
@@ -319,29 +325,17 @@ class Responder:
                 task if policy.min_rows == 1 else task.unnamed_as_unrecorded()
             )
             table = replace(table, task=task)
-            released = release_rows(
-                self._settings.name,
-                table,
-                memory,
-                policy,
-                seed=question.seed,
-                test=question.test,
-                validation=question.validation,
-            )
+            released = release_rows(self._settings.name, table, memory, policy, **terms)
             self._released = key, released
         released = self._released[1]
-        self._row_sets += [_row_sets(split, released.counts(split)[0]) for split in SPLITS]
+        for split in SPLITS:
+            self._about(split, released.counts(split)[0])
         return released
-
-    # ------------------------------------------------------------------ audits
-
-    def _groups(self, question: GroupsQuestion) -> GroupsAnswer:
-        return frequent_groups(self._session, self._policy, question)
 
     def _audit(self, packet: Packet) -> Message:
         """Count decisions by group, label and score."""
         answer = count_decisions(self._session, self._policy, self._consent, unpack_audit(packet))
-        self._row_sets.append(_row_sets("audited", answer.decided.sum(axis=2)))
+        self._about("audited", answer.decided.sum(axis=2))
         return answer
 
 
@@ -352,35 +346,17 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}; the silo's own log says more"
 
 
-def _shard_sets(client: Client, split: Split, cells: int) -> RowSetFacts:
-    """Return the sets of rows that measurements and updates of a run are about."""
-    shard = client.shard(split)
-    strata = 2 * shard.cells.astype(np.int64) + shard.y
-    return _row_sets(split, np.bincount(strata[strata < 2 * cells]))
-
-
-def _row_sets(which: str, counts: np.ndarray) -> RowSetFacts:
-    """Return what the ledger records of an answer with these counts."""
-    occupied = counts[counts > 0]
-    smallest = int(occupied.min()) if len(occupied) else 0
-    what = f"groups and labels of {which} rows"
-    return RowSetFacts(what, len(occupied), smallest, int(occupied.sum()))
-
-
-def _shard(arrays: Mapping[str, np.ndarray], part: Split, width: int) -> Shard:
-    """Return the rows of a split; their numbers in the table are not needed here."""
-    inputs = Inputs(arrays[f"{part}/numbers"], arrays[f"{part}/codes"], width)
-    return Shard(inputs, arrays[f"{part}/y"], arrays[f"{part}/cells"], rows=np.arange(0))
-
-
 def _stored_bytes(ask: Ask, folder: Path, shape: Shape) -> int:
     """Return how large the next file of slots may be: all that is stored, and what is new."""
     if not isinstance(ask, Train):
         return 0
-    controllers = [job.plan.controller for job in ask.jobs]
-    names = [name for job in ask.jobs for name in (job.keep, job.keep_control)]
-    names += [None if controller is None else controller.slot for controller in controllers]
-    if not any(names):
+    kept = [
+        slot
+        for job in ask.jobs
+        for slot in (job.keep, job.keep_control, job.plan.controller and job.plan.controller.slot)
+        if slot is not None
+    ]
+    if not kept:
         return 0
     stored = max((path.stat().st_size for path in (folder / "slots").glob("round-*")), default=0)
-    return stored + 4 * shape.weights * sum(name is not None for name in names)
+    return stored + 4 * shape.weights * len(kept)

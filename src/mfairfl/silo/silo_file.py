@@ -86,7 +86,7 @@ class SiloSettings(Reading):
         Its folder for what it stores between messages.
     task : Path, optional
         Its own copy of the run.toml that was agreed on: a request for another task, model,
-        training or method is refused (`mfairfl.silo.consent`).
+        training or method is refused (`mfairfl.silo.refusals`).
     extensions : tuple of str
         Notions and models from outside mfairfl that this silo agreed to, each as
         ``package.module:Name`` or by the name that an installed distribution announces. Nothing

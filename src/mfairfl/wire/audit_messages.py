@@ -24,8 +24,8 @@ from mfairfl.errors import MessageError, MfairflError
 from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
 from mfairfl.fairness.cells import Cells
 from mfairfl.strict_json import JsonLimits
-from mfairfl.wire.enrolment_messages import ModelTerms, Sha256
-from mfairfl.wire.packing import Form, Message, Packet, RowChange, UpTo, unpack
+from mfairfl.wire.enrolment_messages import ModelTerms
+from mfairfl.wire.packing import Form, Message, Packet, RowChange, Sha256, UpTo, unpack
 from mfairfl.wire.run_messages import MOST_MODELS, ScoreArrays, SentThresholds
 
 _LARGEST_LOSS = 40.0  # of a row: a probability of 0 that fails loses 36

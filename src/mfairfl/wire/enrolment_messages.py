@@ -30,6 +30,7 @@ from mfairfl.wire.packing import (
     Message,
     Packet,
     RowChange,
+    Sha256,
     UpTo,
     unpack,
 )
@@ -42,7 +43,6 @@ _SCALES = (1e-70, 1e70)  # of a column's mean and deviation: their ratios and sq
 Cuts = Mapping[str, np.ndarray]
 """Cuts by column."""
 
-Sha256 = Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
 _Floor = Annotated[int, Field(strict=True, ge=1, le=MOST_ROWS)]
 
 

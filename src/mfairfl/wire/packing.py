@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, ValidationError, ValidationInfo
@@ -35,6 +35,8 @@ PLAIN = JsonLimits(characters=1024, values=64)
 
 SILO_NAME = r"^\w[\w. -]{0,59}$"
 """The names that a silo may have."""
+
+Sha256 = Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
 
 _SAME_VERSION = "install the same mfairfl on server and clients"
 _KIND = 40  # characters

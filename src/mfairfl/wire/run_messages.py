@@ -120,17 +120,14 @@ class TrainQuestion(Message):
     server: _Weights
     linear: dict[str, _Weights] = Field(default_factory=dict)
 
-    def addressed_to(self, client: str, cells: int) -> Train:
-        """Return what a client is asked; jobs of others, or of another task, are refused."""
+    def addressed_to(self, client: str) -> Train:
+        """Return what a client is asked; jobs of others are refused."""
         if odd := self.linear.keys() - {str(i) for i in range(len(self.jobs))}:
             raise MessageError(f"the array 'linear/{min(odd)}' was not asked for")
         jobs = []
         for i, job in enumerate(self.jobs):
             if job.client != client:
                 raise MessageError(f"a job for '{job.client}' reached '{client}'")
-            for table in filter(None, (job.plan.loss_table, job.plan.score_table)):
-                if len(table) != cells:
-                    raise MessageError(f"a table of {len(table)} cells; the task has {cells}")
             plan = replace(job.plan, linear=self.linear.get(str(i)))
             jobs.append(replace(job, plan=plan))
         return Train(self.round, {client: self.server}, tuple(jobs))
@@ -182,8 +179,7 @@ def unpack_ask(packet: Packet, client: str, shape: Shape) -> Ask:
         shares = score.checked_shares()
         return Score(score.model[0], score.splits, shares, score.slot, score.drawn)
     if kind == "train":
-        question = unpack(TrainQuestion, packet, weights=shape.weights)
-        return question.addressed_to(client, shape.cells)
+        return unpack(TrainQuestion, packet, weights=shape.weights).addressed_to(client)
     raise MessageError(f"a message of unknown kind '{kind}'")
 
 
@@ -285,10 +281,10 @@ class TrainAnswer(Message):
     control: Annotated[dict[str, _Update], RowChange()] = Field(default_factory=dict)
 
 
-def pack_answer(answer: Answer) -> Packet:
-    """Return a client's answer as a packet."""
+def answer_message(answer: Answer) -> Message:
+    """Return the message that says what a client answers."""
     if isinstance(answer, dict):
-        return pack(ScoreAnswer(scores={s: ScoreArrays.of(sums) for s, sums in answer.items()}))
+        return ScoreAnswer(scores={s: ScoreArrays.of(sums) for s, sums in answer.items()})
     if isinstance(answer, tuple):
         tables = tuple(
             {
@@ -297,15 +293,13 @@ def pack_answer(answer: Answer) -> Packet:
             }
             for measured in answer
         )
-        return pack(MeasureAnswer(sums=tables))
+        return MeasureAnswer(sums=tables)
     outcomes = [_Outcome.model_validate(one, from_attributes=True) for one in answer]
     changes = {str(i): report.control_change for i, report in enumerate(answer)}
-    return pack(
-        TrainAnswer(
-            reports=tuple(outcomes),
-            update=tuple(report.update for report in answer),
-            control={i: change for i, change in changes.items() if change is not None},
-        )
+    return TrainAnswer(
+        reports=tuple(outcomes),
+        update=tuple(report.update for report in answer),
+        control={i: change for i, change in changes.items() if change is not None},
     )
 
 

@@ -1,4 +1,7 @@
-"""A silo's rows as its answers report them: split once for all runs, small counts suppressed.
+"""A silo's rows as its answers report them: read once, split once, small counts suppressed.
+
+Each file is read once, and its cells are typed once. A file that has changed on the disk is read
+again: it is then another version of itself, of which the policy allows few (`FileMemory`).
 
 The floor, `min_rows` of policy.toml, protects people in what is published: no level, bin or
 (cell, label) count in run.json or in a report is about fewer of them. It does not protect rows
@@ -16,22 +19,121 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from mfairfl.data import SPLITS, EncoderStatistics, Split
+from mfairfl.data import SPLITS, EncoderStatistics, FileFormat, Reading, Split, Task
 from mfairfl.data.assembly import ClientRows, split_client, split_rows
 from mfairfl.data.binning import Histogram
-from mfairfl.data.files import FileContent
-from mfairfl.data.table import Table
+from mfairfl.data.columns import Columns, columns_of
+from mfairfl.data.files import FileContent, read_file
+from mfairfl.data.table import Table, table_from_columns
 from mfairfl.engine.checkpoint import read_sealed, write_sealed
-from mfairfl.errors import MessageError
+from mfairfl.errors import DataError, MessageError
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.tally import hidden_cells
 from mfairfl.files import make_private_folder
 from mfairfl.randomness import stream
 from mfairfl.silo.policy import DISCLOSED, POLICY, Disclosure, refuse_beyond
+from mfairfl.silo.silo_file import AuditConsent, SiloSettings
 
 _FILE = "told.safetensors"  # its name in 0.7, whose splits still hold
 _SPLIT = "split"
 _UNUSED = -1
+
+
+# ------------------------------------------------------------------ files
+
+
+class SiloFile:
+    """One file of a silo.
+
+    Parameters
+    ----------
+    path : Path
+    file_format : FileFormat
+        What is known about the file.
+    """
+
+    def __init__(self, path: Path, file_format: FileFormat) -> None:
+        self.path, self._format = path, file_format
+        self._content: FileContent | None = None
+        self._state: tuple[int, int, int] | None = None
+        self._columns: tuple[Reading, Columns] | None = None
+
+    @property
+    def name(self) -> str:
+        """What messages call the file."""
+        return self.path.name
+
+    def content(self) -> FileContent:
+        """Return what the file holds now."""
+        try:
+            status = self.path.stat()
+            state = status.st_ino, status.st_size, status.st_mtime_ns
+        except OSError:  # reading it says what is wrong
+            state = None
+        if self._content is None or state != self._state:
+            self._content, self._state = read_file(self.path, self._format), state
+            self._columns = None
+        return self._content
+
+    def columns(self, rules: Reading) -> Columns:
+        """Return the columns, their cells read by these rules."""
+        content = self.content()
+        if self._columns is None or self._columns[0] != rules:
+            self._columns = rules, columns_of(content.frame, self.name, rules)
+        return self._columns[1]
+
+    def forget_columns(self) -> None:
+        """Free what typed columns take; the file itself stays in memory."""
+        self._columns = None
+
+
+class Session:
+    """The files of one silo.
+
+    Parameters
+    ----------
+    settings : SiloSettings
+        Its silo.toml.
+    """
+
+    def __init__(self, settings: SiloSettings) -> None:
+        self.settings = settings
+        self.rows = SiloFile(settings.csv, settings.format)
+        self._audited: SiloFile | None = None
+
+    @property
+    def audit_consent(self) -> AuditConsent:
+        """Which columns may be counted for an audit."""
+        if self.settings.audit is None:
+            raise MessageError(
+                f"'{self.settings.name}' takes part in no audit: its silo.toml has no section "
+                "[audit]"
+            )
+        return self.settings.audit
+
+    @property
+    def audited(self) -> SiloFile:
+        """The file that is counted for an audit."""
+        consent = self.audit_consent
+        if consent.file is None:
+            return self.rows
+        if self._audited is None:
+            self._audited = SiloFile(consent.file, consent.format)
+        return self._audited
+
+    def table(self, task: Task) -> Table:
+        """Return the rows with an agreed task, which must fit the file."""
+        content = self.rows.content()
+        columns = self.rows.columns(task.read_as(self.settings))
+        table = table_from_columns(
+            columns, task, name=self.rows.name, sha256=content.sha256, notes=content.notes
+        )
+        if table.task != task:
+            raise DataError(f"{self.rows.name}: does not fit the agreed task; profile it again")
+        return table
+
+
+# ------------------------------------------------------------------ what is disclosed
 
 
 class _Remembered(BaseModel):  # what else 0.7 wrote is not used
@@ -138,16 +240,11 @@ class ReleasedRows:
     floor: int
     hidden: Mapping[Split, NDArray[np.bool_]]
 
-    @property
-    def table(self) -> Table:
-        """The rows."""
-        return self.silo.table
-
     def cells(self, split: Split) -> NDArray[np.int32]:
         """Return each row's cell; of a pair that is withheld, the number of cells."""
         rows, hidden = self.silo.rows[split], self.hidden[split]
-        cells = self.table.cells_of(rows).astype(np.int32)
-        return np.where(hidden[cells, self.table.y[rows]], len(hidden), cells)
+        cells = self.silo.table.cells_of(rows).astype(np.int32)
+        return np.where(hidden[cells, self.silo.table.y[rows]], len(hidden), cells)
 
     def counts(self, split: Split) -> tuple[NDArray[np.int64], int]:
         """Return the rows per (cell, label), 0 where withheld, and how many are withheld."""
@@ -159,20 +256,15 @@ class ReleasedRows:
 
         Levels that few rows hold are not named; they are read as one.
         """
-        parts = {
-            "train": self.silo.statistics("train"),
-            "others": self.silo.statistics("validation", "test"),
-        }
-        return {
-            name: EncoderStatistics(
-                numeric=sums.numeric,
-                categorical={
-                    column: {level: n for level, n in levels.items() if n >= self.floor}
-                    for column, levels in sums.categorical.items()
-                },
-            )
-            for name, sums in parts.items()
-        }
+        sums = {}
+        for part, splits in {"train": SPLITS[:1], "others": SPLITS[1:]}.items():
+            statistics = self.silo.statistics(*splits)
+            categorical = {
+                column: {level: n for level, n in levels.items() if n >= self.floor}
+                for column, levels in statistics.categorical.items()
+            }
+            sums[part] = EncoderStatistics(statistics.numeric, categorical)
+        return sums
 
     def histograms(self, cuts: Mapping[str, NDArray[np.float64]]) -> list[Histogram]:
         """Count train rows between cuts; intervals of few rows are joined to the next."""
