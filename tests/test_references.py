@@ -12,7 +12,7 @@ import federations as fed
 import mfairfl
 import pooled_by_hand
 from mfairfl.data import Task, table_from_frame
-from mfairfl.data.assembly import hold_out
+from mfairfl.data.federation import hold_out
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.constraints import Goal
 from mfairfl.randomness import stream

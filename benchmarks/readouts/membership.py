@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 
 import federations as fed
 from mfairfl.data import table_from_frame
-from mfairfl.data.assembly import federation_from_tables
+from mfairfl.data.federation import federation_from_tables
 from mfairfl.engine.embedded import counts_of, splits_of, summarize
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Setup

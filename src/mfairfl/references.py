@@ -26,7 +26,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mfairfl.data import Encoder, Federation, Table, statistics
-from mfairfl.data.assembly import hold_out
+from mfairfl.data.federation import hold_out
 from mfairfl.errors import DataError, require_known
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.constraints import Goal

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mfairfl.data.binning import (
+from mfairfl.data.sums import (
     MOST_CUTS,
     Bins,
     Histogram,
+    NumericStatistics,
     agree_bins,
     bins_of,
     finer_cuts,
     first_cuts,
 )
-from mfairfl.data.sums import NumericStatistics
 from mfairfl.errors import DataError
 
 VALUES = st.one_of(

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, StandardScaler
 
 from mfairfl.data import Encoder, EncoderConfig, EncoderStatistics, Inputs, Task, statistics
-from mfairfl.data.binning import Histogram
 from mfairfl.data.encoder import fit_encoder
-from mfairfl.data.sums import NumericStatistics
+from mfairfl.data.sums import Histogram, NumericStatistics
 from mfairfl.errors import ConfigError, DataError
 
 TASK = Task(
@@ -395,16 +394,6 @@ def test_the_json_is_plain():
     }
     levels = {"name": "job", "levels": ["?", "clerk", "smith"], "rare": []}
     assert data["categorical"] == [levels]
-
-
-def test_encoders_of_version_1_are_read():
-    """As versions 0.1 and 0.2 of the package wrote them."""
-    age = {"name": "age", "mean": 40.0, "scale": 14.142135623730951, "indicator": False}
-    gain = {"name": "gain", "mean": 5.0, "scale": 1.0, "indicator": True}
-    job = {"name": "job", "levels": ["?", "clerk", "smith"]}
-    old = {"schema_version": 1, "numeric": [age, gain], "categorical": [job]}
-    text = json.dumps(old | {"unknown_category": "ignore"})
-    assert Encoder.from_json(text) == Encoder.fit(statistics(X, TASK), TASK)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eyes import contrast, drawn_colours, lab
 from mfairfl.data import (
     SPLITS,
     EncoderConfig,
@@ -22,8 +21,8 @@ from mfairfl.data import (
     partition,
     table_from_frame,
 )
-from mfairfl.data.assembly import split_rows
-from mfairfl.data.binning import Histogram
+from mfairfl.data.federation import split_rows
+from mfairfl.data.sums import Histogram
 from mfairfl.errors import DataError
 from mfairfl.randomness import stream
 
@@ -491,34 +490,3 @@ def test_summary_and_description():
     inputs = len(federation.encoder.feature_names)
     assert text[0] == f"people: 300 rows, {inputs} features, 5 clients, scheme high, seed 2"
     assert "71.4 % (" in next(line for line in text if line.startswith("client-1"))
-
-
-@pytest.mark.parametrize("suffix", ["png", "svg"])
-def test_plot_writes_an_image(tmp_path, suffix):
-    path = tmp_path / f"who.{suffix}"
-    partition(crowd(100, 200), "cf-literal").plot(path)
-    start = path.read_bytes()[:5]
-    assert start == (b"\x89PNG\r" if suffix == "png" else b"<?xml")
-
-
-def test_groups_differ_in_colour_and_favourable_labels_are_hatched():
-    federation = partition(crowd(100, 200), "high")
-    (panel,) = federation.figure().axes
-    by_group = [panel.containers[at : at + 2] for at in (0, 2)]
-    colours = [{bar.get_facecolor() for part in two for bar in part} for two in by_group]
-    assert [len(found) for found in colours] == [1, 1]
-    (first,), (second,) = colours
-    assert abs(lab(first)[0] - lab(second)[0]) > 30
-    assert min(map(contrast, drawn_colours(panel))) >= 3.0
-    for favourable, other in by_group:
-        assert {bar.get_hatch() for bar in favourable} == {"////"}
-        assert not any(bar.get_hatch() for bar in other)
-    client = federation.summary()["clients"][0]["attributes"]
-    (groups,) = client.values()
-    drawn = [two[0][0].get_width() for two in by_group]
-    assert drawn == [cell["favourable"] for cell in groups.values()]
-
-
-def test_plot_names_an_unknown_suffix(tmp_path):
-    with pytest.raises(DataError, match=r"who\.jpegg"):
-        partition(crowd(100, 200), "iid").plot(tmp_path / "who.jpegg")

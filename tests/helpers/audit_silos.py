@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 import federations as fed
-from mfairfl.data.binning import stand_in
 from mfairfl.data.columns import columns_of
 from mfairfl.data.predictions import PredictedRows, PredictionColumns, read_predictions
+from mfairfl.data.sums import stand_in
 from mfairfl.engine.state import Refusal
 from mfairfl.errors import MfairflError
 from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid

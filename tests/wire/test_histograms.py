@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mfairfl.data import Task
-from mfairfl.data.binning import MOST_CUTS, Histogram
+from mfairfl.data.sums import MOST_CUTS, Histogram
 from mfairfl.errors import MessageError
 from mfairfl.silo.responder import Responder
 from mfairfl.wire.enrolment_messages import CutsQuestion, HistogramsAnswer, read_histograms

@@ -28,10 +28,10 @@ from mfairfl.data import (
     Task,
 )
 from mfairfl.data.agreement import Profile, settle
-from mfairfl.data.binning import Histogram
 from mfairfl.data.coding import Treated
 from mfairfl.data.differences import FEW_ROWS, columns_of_sums, difference_lines, find_differences
 from mfairfl.data.encoder import fit_encoder
+from mfairfl.data.sums import Histogram
 from mfairfl.data.values import MISSING, StrictModel
 from mfairfl.errors import FederationError, MessageError
 from mfairfl.fairness.cells import Cells

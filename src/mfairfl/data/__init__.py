@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from mfairfl.data.assembly import federation_from_tables
 from mfairfl.data.catalog import DATASETS, Dataset, describe, list_datasets, load_dataset, verify
 from mfairfl.data.encoder import Encoder, EncoderConfig, Inputs
-from mfairfl.data.federation import SPLITS, Client, Federation, Shard, Split
+from mfairfl.data.federation import (
+    SPLITS,
+    Client,
+    Federation,
+    Shard,
+    Split,
+    federation_from_tables,
+)
 from mfairfl.data.files import FileFormat, read_frame
 from mfairfl.data.partition import SCHEMES, partition
 from mfairfl.data.sums import EncoderStatistics, statistics

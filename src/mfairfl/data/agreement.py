@@ -19,7 +19,7 @@ from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from mfairfl.data.coding import Treated, label_codes, treated
+from mfairfl.data.coding import Treated, label_codes
 from mfairfl.data.columns import MOST_GROUPS, Column, Columns, lookalike
 from mfairfl.data.sums import MOST_ROWS
 from mfairfl.data.task import Sensitive, Task
@@ -217,7 +217,10 @@ def agree(profiles: Sequence[Profile], task: Task) -> Agreement:
     return Agreement(
         resolved.model_copy(update={"sensitive": sensitive}),
         refused,
-        (*treated("dropped", left_out), *treated("filled", unread)),
+        (
+            *(Treated("dropped", line) for line in left_out),
+            *(Treated("filled", line) for line in unread),
+        ),
     )
 
 

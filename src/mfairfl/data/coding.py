@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mfairfl.data.columns import MOST_GROUPS, Column, Columns
 from mfairfl.data.task import Sensitive, Task
-from mfairfl.data.values import MISSING
+from mfairfl.data.values import MISSING, Policy
 from mfairfl.errors import DataError, unknown
 
 ORDERED_LABELS = (["0", "1"], ["-1", "1"], ["False", "True"], ["false", "true"])
@@ -23,8 +23,6 @@ ORDERED_LABELS = (["0", "1"], ["-1", "1"], ["False", "True"], ["false", "true"])
 _TRUE = frozenset({"true", "yes", "y", "t", "1"})
 _FALSE = frozenset({"false", "no", "n", "f", "0"})
 
-Gap = tuple[Column, npt.NDArray[np.bool_]]
-"""A column, and which of its rows have no value."""
 
 MANY_ROWS = 0.05
 """Leaving out a larger share of rows is a warning."""
@@ -41,17 +39,6 @@ class Treated(NamedTuple):
 
     kind: TreatmentKind
     line: str
-
-
-def treated(kind: TreatmentKind, lines: Iterable[str]) -> tuple[Treated, ...]:
-    """Return lines of one kind.
-
-    Examples
-    --------
-    >>> treated("dropped", ["3 of 9 rows left out"])
-    (Treated(kind='dropped', line='3 of 9 rows left out'),)
-    """
-    return tuple(Treated(kind, line) for line in lines)
 
 
 @dataclass(slots=True)
@@ -219,7 +206,7 @@ def group_codes(
             f"{column.table}: sensitive column '{column.name}' has {len(levels)} distinct values "
             f"('{levels[0]}', '{levels[1]}', ...): form a few groups with bins"
         )
-    names = sensitive.bin_of_value if sensitive.bins else {level: level for level in levels}
+    names = sensitive.bin_of_value if sensitive.bins else dict(zip(levels, levels, strict=True))
     by_text = {text: levels.index(name) for text, name in names.items()}
     codes = column.each(lambda text: by_text.get(text, -1), np.int16)
     if sensitive.intervals:
@@ -287,13 +274,20 @@ def _check_groups(
             f"{where} is constant: every row is in group '{only}': choose another column, or fix "
             "groups= if other files hold the other groups"
         )
-    for group, count in sizes.items():
-        if count < 2:
-            members = "no member" if count == 0 else "one member"
-            raise DataError(
-                f"{where}: group '{group}' has {members}: merge it with others by bins"
-                " (or values and rest)"
-            )
+    if few := [group for group, count in sizes.items() if count < 2]:
+        members = "one member" if sizes[few[0]] else "no member"
+        raise DataError(
+            f"{where}: group '{few[0]}' has {members}: merge it with others by bins (or values "
+            "and rest)"
+        )
+
+
+class Gap(NamedTuple):
+    """Rows of a column that have no value, and what happens to them."""
+
+    column: Column
+    rows: npt.NDArray[np.bool_]
+    policy: Policy = "error"
 
 
 def without_missing(
@@ -309,28 +303,30 @@ def without_missing(
         The task has the group ``?`` where a sensitive value is missing. `places` are the rows
         that are left, or None if all are.
     """
-    keys = [(columns[c], columns[c].missing) for c in (task.label, task.client) if c is not None]
-    groups = [(columns[s.column], group_gaps(columns[s.column], s)) for s in task.sensitive]
     features = feature_gaps(columns, task)
-    for column, gap in features:
-        if gap.all() and not partial:
-            raise DataError(f"{name}: column '{column.name}' has no value: list it in ignore")
-    policies = {c.name: task.policy(c.name) for c, _ in [*keys, *groups, *features]}
-    refuse_missing(
-        [gap for gap in [*keys, *groups, *features] if policies[gap[0].name] == "error"],
-        "fill it in, or set missing='level' or 'drop'",
-    )
-    sensitive = []
-    for s, (column, gap) in zip(task.sensitive, groups, strict=True):
-        unrecorded = policies[s.column] == "level" and gap.any()
-        sensitive.append(s.with_unrecorded(list(column.levels)) if unrecorded else s)
+    if not partial and (empty := [gap.column.name for gap in features if gap.rows.all()]):
+        raise DataError(f"{name}: column '{empty[0]}' has no value: list it in ignore")
+    groups = [
+        Gap(columns[s.column], group_gaps(columns[s.column], s), task.policy(s.column))
+        for s in task.sensitive
+    ]
+    keys = []
+    for key in (task.label, task.client):
+        if key is not None:
+            policy: Policy = "error" if task.policy(key) == "error" else "drop"
+            keys.append(Gap(columns[key], columns[key].missing, policy))
+    gaps = [*keys, *groups, *features]
+    refuse_missing(gaps, "fill it in, or set missing='level' or 'drop'")
+    sensitive = list(task.sensitive)
+    for i, gap in enumerate(groups):
+        if gap.policy == "level" and gap.rows.any():
+            sensitive[i] = sensitive[i].with_unrecorded(list(gap.column.levels))
     task = task.model_copy(update={"sensitive": tuple(sensitive)})
-    dropped = [gap for gap in [*groups, *features] if policies[gap[0].name] == "drop"]
-    gaps = [gap for gap in [*keys, *dropped] if gap[1].any()]
+    dropping = [gap for gap in gaps if gap.policy == "drop" and gap.rows.any()]
     places = None
-    if gaps:
-        lost = np.any([gap for _, gap in gaps], axis=0)
-        counts = ", ".join(f"{c.name} {g.sum()}" for c, g in gaps)
+    if dropping:
+        lost = np.any([gap.rows for gap in dropping], axis=0)
+        counts = ", ".join(f"{gap.column.name} {gap.rows.sum()}" for gap in dropping)
         if lost.all():
             raise DataError(
                 f"{name}: every row has a missing value where none may be ({counts}): use "
@@ -341,13 +337,11 @@ def without_missing(
         remarks.add("; ".join([line, *effect]), kind="dropped", warn=bool(effect))
         columns = {c: column.take(~lost) for c, column in columns.items()}
         places = np.flatnonzero(~lost)
-    for column, gap in features:
-        if gap.any() and policies[column.name] == "level":
+    for column, rows, policy in features:
+        if rows.any() and policy == "level":
             numeric = column.name in (task.numeric or ())
-            fate = (
-                "filled with the mean and marked" if numeric else f"kept as the level '{MISSING}'"
-            )
-            line = f"{name}: column '{column.name}': {gap.sum()} of {len(gap)} values missing"
+            fate = "filled with the mean and marked" if numeric else "kept as the level '?'"
+            line = f"{name}: column '{column.name}': {rows.sum()} of {len(rows)} values missing"
             remarks.add(f"{line}, {fate}", kind="filled")
     return columns, task, places
 
@@ -374,19 +368,19 @@ def _effect_of_leaving_out(lost: npt.NDArray[np.bool_], columns: Columns, task: 
 
 def feature_gaps(columns: Columns, task: Task) -> list[Gap]:
     """List the feature columns with their missing rows, except those that are a group."""
-    groups = {s.column: s for s in task.sensitive}
-    gaps = [(columns[c], columns[c].missing_number) for c in task.numeric or ()]
-    gaps += [(columns[c], columns[c].missing) for c in task.categorical or ()]
-    return [
-        (c, gap & group_gaps(c, groups[c.name]) if c.name in groups else gap) for c, gap in gaps
-    ]
+    groups, gaps = {s.column: s for s in task.sensitive}, list[Gap]()
+    for name in (*(task.numeric or ()), *(task.categorical or ())):
+        column = columns[name]
+        rows = column.missing_number if name in (task.numeric or ()) else column.missing
+        if name in groups:
+            rows = rows & group_gaps(column, groups[name])
+        gaps.append(Gap(column, rows, task.policy(name)))
+    return gaps
 
 
 def refuse_missing(gaps: Sequence[Gap], fix: str) -> None:
-    """Refuse the first column that has a missing value."""
-    for column, gap in gaps:
-        if gap.any():
-            raise DataError(
-                f"{column.place(int(gap.argmax()))}: value missing, in {gap.sum()} of {len(gap)} "
-                f"rows: {fix}"
-            )
+    """Refuse the first missing value in a column that may have none."""
+    for column, rows, policy in gaps:
+        if policy == "error" and rows.any():
+            place = column.place(int(rows.argmax()))
+            raise DataError(f"{place}: value missing, in {rows.sum()} of {len(rows)} rows: {fix}")

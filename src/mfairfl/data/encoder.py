@@ -7,16 +7,15 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from pydantic import Field, ValidationError, model_validator
 
-from mfairfl.data.binning import Bins, Count, agree_bins
 from mfairfl.data.columns import Column, require_columns
-from mfairfl.data.sums import EncoderStatistics
+from mfairfl.data.sums import Bins, Count, EncoderStatistics, agree_bins
 from mfairfl.data.task import Task
 from mfairfl.data.values import MISSING, DocumentedModel, StrictModel, canonical_text
 from mfairfl.errors import DataError, first_problem, unknown
@@ -146,14 +145,8 @@ def fit_encoder(
     bins = {}
     if config.numeric == "bins":
         bins = agree_bins(train.numeric, count, bins=config.bins, min_rows=config.min_rows)
-    return Encoder.fit(
-        train,
-        task,
-        schema=schema,
-        bins=bins,
-        indicators=config.indicators,
-        min_level_rows=config.min_level_rows,
-    )
+    options = config.model_dump(include={"indicators", "min_level_rows"})
+    return Encoder.fit(train, task, schema=schema, bins=bins, **options)
 
 
 def _increasing(values: Sequence[float]) -> bool:
@@ -300,14 +293,6 @@ class Encoder(StrictModel):
     categorical: tuple[CategoricalColumn, ...]
     unknown_category: Literal["ignore", "error"]
 
-    @model_validator(mode="before")
-    @classmethod
-    def _version_1(cls, value: Any) -> Any:
-        """Read version 1, which had neither bins nor rare levels."""
-        if isinstance(value, dict) and value.get("schema_version") == 1:
-            return value | {"schema_version": 2}
-        return value
-
     @classmethod
     def fit(
         cls,
@@ -341,27 +326,25 @@ class Encoder(StrictModel):
         numeric = []
         for name, column in statistics.numeric.items():
             binned = (bins or {}).get(name, Bins())
-            numeric.append(
-                NumericColumn(
-                    name=name,
-                    mean=column.mean,
-                    scale=column.deviation or 1.0,
-                    indicator=schema.numeric[name].missing > 0,
-                    edges=binned.edges,
-                    atoms=binned.atoms if indicators == "atoms" else (),
-                    bin_indicators=indicators == "bins" and bool(binned.edges),
-                )
-            )
-        categorical = tuple(
-            CategoricalColumn(
+            fitted = NumericColumn(
                 name=name,
-                levels=tuple(sorted(v for v, n in counts.items() if n >= min_level_rows)),
-                rare=tuple(sorted(v for v, n in counts.items() if n < min_level_rows)),
+                mean=column.mean,
+                scale=column.deviation or 1.0,
+                indicator=schema.numeric[name].missing > 0,
+                edges=binned.edges,
+                atoms=binned.atoms if indicators == "atoms" else (),
+                bin_indicators=indicators == "bins" and bool(binned.edges),
             )
-            for name, counts in schema.categorical.items()
-        )
+            numeric.append(fitted)
+        categorical = []
+        for name, counts in schema.categorical.items():
+            levels = tuple(sorted(level for level, n in counts.items() if n >= min_level_rows))
+            rare = tuple(sorted(counts.keys() - set(levels)))
+            categorical.append(CategoricalColumn(name=name, levels=levels, rare=rare))
         return cls(
-            numeric=tuple(numeric), categorical=categorical, unknown_category=task.unknown_category
+            numeric=tuple(numeric),
+            categorical=tuple(categorical),
+            unknown_category=task.unknown_category,
         )
 
     @property
@@ -444,10 +427,7 @@ class Encoder(StrictModel):
         return self.encode(X, rows).dense()
 
     def _encode_numbers(
-        self,
-        X: pd.DataFrame,
-        rows: npt.NDArray[np.int64] | None,
-        out: npt.NDArray[np.float32],
+        self, X: pd.DataFrame, rows: npt.NDArray[np.int64] | None, out: npt.NDArray[np.float32]
     ) -> None:
         """Write the inputs of numeric columns."""
         mark = len(self.numeric)

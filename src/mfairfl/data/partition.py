@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mfairfl.data.assembly import assemble, check_seed, split_client
-from mfairfl.data.coding import treated
+from mfairfl.data.coding import Treated
 from mfairfl.data.encoder import EncoderConfig
-from mfairfl.data.federation import Federation
+from mfairfl.data.federation import Federation, assemble, split_client
 from mfairfl.data.table import Table
 from mfairfl.data.task import Attribute
 from mfairfl.errors import DataError, require_known
@@ -138,7 +137,6 @@ def partition(
         raise DataError(f"table '{table.name}' names no clients: give a scheme such as 'iid'")
     if clients is not None and clients < 1:
         raise DataError(f"clients={clients}: give a number from 1")
-    check_seed(seed)
     scheme = "column" if scheme is None else scheme
     settings: dict[str, Any] = {"test": test, "validation": validation}
     settings |= {} if fold is None else {"fold": list(fold)}
@@ -152,15 +150,13 @@ def partition(
             unused.append(f"{remaining:,} of {len(table):,} rows belong to no client")
         read = None if source.attribute is None else table.attributes[source.attribute].name
         settings |= {"clients": len(rows), "attribute": read}
-        # Arrays as lists: a federation's options must fit into JSON.
-        settings |= {
-            k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in source.options.items()
-        }
+        for option, value in source.options.items():  # a federation's options must fit into JSON
+            settings[option] = value.tolist() if isinstance(value, np.ndarray) else value
     split = partial(split_client, seed=seed, test=test, validation=validation, fold=fold)
     return assemble(
         [split(name, table, chosen) for name, chosen in rows.items()],
         notes=(*table.notes, *notes, *unused),
-        treatment=(*table.treatment, *treated("dropped", unused)),
+        treatment=(*table.treatment, *(Treated("dropped", line) for line in unused)),
         table_name=table.name,
         sha256=table.sha256,
         scheme=scheme,
@@ -196,10 +192,8 @@ def rows_by_name(names: npt.NDArray[np.str_]) -> dict[str, _Integers]:
     >>> {name: rows.tolist() for name, rows in rows_by_name(np.array(["b", "a", "b"])).items()}
     {'a': [1], 'b': [0, 2]}
     """
-    codes, distinct = pd.factorize(names, sort=True)
-    ends = np.cumsum(np.bincount(codes))
-    rows = np.split(np.argsort(codes, kind="stable"), ends[:-1])
-    return dict(zip(map(str, distinct), rows, strict=True))
+    rows: dict[Any, Any] = pd.Series(names).groupby(names).indices
+    return {str(name): rows[name] for name in sorted(rows)}
 
 
 def _input(
@@ -228,31 +222,25 @@ def _input(
 
 
 def _by_shares(scheme: str, source: SchemeInput) -> tuple[dict[str, _Integers], tuple[str, ...]]:
-    shares = SCHEMES[scheme].rule(source)
-    rows, notes = _cut(shares, source.rng), shares.notes
-    for name, chosen in rows.items():
-        if len(chosen) == 0:
-            raise DataError(
-                f"scheme '{scheme}' leaves {name} with no rows: {SCHEMES[scheme].remedy}"
-            )
-    return rows, notes
-
-
-def _cut(shares: Shares, rng: np.random.Generator) -> dict[str, _Integers]:
     """Cut each group's shuffled rows by its shares; rounding the sums loses no row."""
+    shares = SCHEMES[scheme].rule(source)
     count = shares.matrix.shape[1]
     chunks: list[list[_Integers]] = [[] for _ in range(count)]
     for group, row in enumerate(shares.matrix):
-        members = rng.permutation(np.flatnonzero(shares.groups == group))
+        members = source.rng.permutation(np.flatnonzero(shares.groups == group))
         # Rounded to nine digits first, so that 70 % of 1,395 is 976.5 and not a hair less.
         ends = np.floor(np.round(np.cumsum(row).clip(max=1) * len(members), 9) + 0.5)
         for client, chunk in enumerate(np.split(members, ends.astype(np.int64))[:-1]):
             chunks[client].append(chunk)
     width = len(str(count))
-    return {
-        f"client-{client + 1:0{width}d}": np.sort(np.concatenate(parts))
-        for client, parts in enumerate(chunks)
+    rows = {
+        f"client-{client:0{width}d}": np.sort(np.concatenate(parts))
+        for client, parts in enumerate(chunks, 1)
     }
+    if empty := [name for name, chosen in rows.items() if not len(chosen)]:
+        remedy = SCHEMES[scheme].remedy
+        raise DataError(f"scheme '{scheme}' leaves {empty[0]} with no rows: {remedy}")
+    return rows, shares.notes
 
 
 def _published(matrix: tuple[tuple[float, ...], ...]) -> Scheme:

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from mfairfl.data.coding import (
     ORDERED_LABELS,
+    Gap,
     Remarks,
     Treated,
     coded_labels,
@@ -41,7 +42,7 @@ from mfairfl.data.columns import (
 )
 from mfairfl.data.files import FileContent, FileFormat, read_file, read_frame
 from mfairfl.data.task import Attribute, Sensitive, Task
-from mfairfl.data.values import MISSING, ColumnRules, Reading
+from mfairfl.data.values import MISSING, Reading
 from mfairfl.errors import ConfigError, DataError, first_problem
 
 
@@ -238,8 +239,7 @@ def features_frame(frame: Any, task: Task, *, name: str = "the frame") -> pd.Dat
         raise ConfigError("the task's columns have no roles yet: use the task of a table")
     columns = _with_absent(columns_of(read_frame(frame), name, task), task, name)
     require_present(columns, (*task.numeric, *task.categorical), name)
-    gaps = [gap for gap in feature_gaps(columns, task) if task.policy(gap[0].name) == "error"]
-    refuse_missing(gaps, "fill it in")
+    refuse_missing(feature_gaps(columns, task), "fill it in")
     return _features(columns, task)
 
 
@@ -257,15 +257,12 @@ def cells_of(frame: Any, task: Task, *, name: str = "the frame") -> npt.NDArray[
     """
     columns = _with_absent(columns_of(read_frame(frame), name, task), task, name)
     require_present(columns, [s.column for s in task.sensitive], name)
-    gaps = [(columns[s.column], group_gaps(columns[s.column], s)) for s in task.sensitive]
+    gaps = [Gap(columns[s.column], group_gaps(columns[s.column], s)) for s in task.sensitive]
     refuse_missing(gaps, "fill it in: decisions depend on the group")
-    codes = [group_codes(columns[s.column], s)[0] for s in task.sensitive]
-    return _cells(_side_by_side(codes, len(next(iter(columns.values())).series)), task.attributes)
-
-
-def _side_by_side(codes: list[npt.NDArray[np.int16]], rows: int) -> npt.NDArray[np.int16]:
-    """Return the codes of all attributes as (rows, A), which may be none."""
-    return np.stack(codes, axis=1) if codes else np.empty((rows, 0), dtype=np.int16)
+    groups = np.empty((len(next(iter(columns.values())).series), len(task.sensitive)), np.int16)
+    for i, sensitive in enumerate(task.sensitive):
+        groups[:, i] = group_codes(columns[sensitive.column], sensitive)[0]
+    return _cells(groups, task.attributes)
 
 
 def _cells(groups: npt.NDArray[np.int16], attributes: Sequence[Attribute]) -> npt.NDArray[np.intp]:
@@ -293,18 +290,20 @@ def table_from_columns(
     columns, task = _read_numbers(columns, task, remarks, partial=partial)
     columns, task, places = without_missing(columns, task, name, remarks, partial=partial)
     y, task = coded_labels(columns[task.label], task, remarks)
-    coded = [group_codes(columns[s.column], s, remarks) for s in task.sensitive]
-    task = task.model_copy(update={"sensitive": tuple(resolved for _, resolved in coded)})
-    for column in dict.fromkeys(
-        [task.label, *(s.column for s in task.sensitive), *(task.categorical or ())]
-    ):
+    groups, resolved = np.empty((len(y), len(task.sensitive)), np.int16), list[Sensitive]()
+    for i, sensitive in enumerate(task.sensitive):
+        groups[:, i], known = group_codes(columns[sensitive.column], sensitive, remarks)
+        resolved.append(known)
+    task = task.model_copy(update={"sensitive": tuple(resolved)})
+    protected = [sensitive.column for sensitive in task.sensitive]
+    for column in dict.fromkeys([task.label, *protected, *(task.categorical or ())]):
         if count := columns[column].coerced:
             line = f"{count} values trimmed (spaces or needless decimals)"
             remarks.add(f"{name}: column '{column}': {line}", kind="merged")
     return Table(
         X=_features(columns, task),
         y=y,
-        groups=_side_by_side([codes for codes, _ in coded], len(y)),
+        groups=groups,
         attributes=task.attributes,
         clients=None if task.client is None else columns[task.client].each(str, np.str_),
         task=task,
@@ -373,19 +372,14 @@ def _read_numbers(
         for doubt in column.doubts:
             remarks.add(doubt, kind="filled" if doubt == column.unread else None, warn=True)
         columns = {**columns, column.name: column.as_numbers()}
-        settled = columns[column.name].rules
-        if settled != task.rules(column.name):
-            rules[column.name] = _own_rules(settled, task, column.name)
+        settled, stated = columns[column.name].rules, task.rules(column.name)
+        if settled != stated:
+            codes = tuple(c for c in settled.missing_codes if c not in task.missing_codes)
+            own = {"missing_codes": codes, "missing": stated.missing}
+            rules[column.name] = settled.model_copy(update=own)
     if not partial:
         task = task.model_copy(update={"columns": {**task.columns, **rules}})
     return columns, task
-
-
-def _own_rules(rules: ColumnRules, task: Task, column: str) -> ColumnRules:
-    """Return what a column's rules say beyond those of the whole file."""
-    codes = tuple(code for code in rules.missing_codes if code not in task.missing_codes)
-    missing = task.columns[column].missing if column in task.columns else None
-    return rules.model_copy(update={"missing_codes": codes, "missing": missing})
 
 
 def _features(columns: Columns, task: Task) -> pd.DataFrame:

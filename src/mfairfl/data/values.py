@@ -123,6 +123,18 @@ class ColumnRules(StrictModel):
             )
         return self
 
+    def over(self, others: ColumnRules) -> ColumnRules:
+        """Return these rules, with `others` for what they leave out, and the codes of both.
+
+        Examples
+        --------
+        >>> ColumnRules(date="iso").over(ColumnRules(date="%Y", missing_codes=(-9,)))
+        ColumnRules(decimal=None, thousands=None, missing_codes=('-9',), date='iso', missing=None)
+        """
+        codes = tuple(dict.fromkeys((*self.missing_codes, *others.missing_codes)))
+        stated = others.model_dump(exclude_none=True) | self.model_dump(exclude_none=True)
+        return ColumnRules(**stated | {"missing_codes": codes})
+
 
 class Reading(DocumentedModel):
     """How the cells of a file are read, and those of single columns where they differ.
@@ -151,33 +163,22 @@ class Reading(DocumentedModel):
 
     def rules(self, column: str) -> ColumnRules:
         """Return the rules of a column, with those of the file for what they leave out."""
-        rules = self.columns.get(column, ColumnRules())
-        return ColumnRules(
-            decimal=rules.decimal or self.decimal,
-            thousands=rules.thousands or self.thousands,
-            missing_codes=tuple(dict.fromkeys((*rules.missing_codes, *self.missing_codes))),
-            date=rules.date,
-            missing=rules.missing,
-        )
+        return self.columns.get(column, ColumnRules()).over(self._whole)
+
+    @property
+    def _whole(self) -> ColumnRules:
+        """The rules of the file."""
+        stated = {key: getattr(self, key) for key in ("decimal", "thousands", "missing_codes")}
+        return ColumnRules.model_construct(**stated)  # of a column, a separator may have a mark
 
     def read_as(self, other: Reading | None) -> Reading:
         """Return how a file is read that has rules of its own; they override these."""
         if other is None:
             return self
         names = dict.fromkeys([*self.columns, *other.columns])
-        merged = {name: _overridden(self.rules(name), other.rules(name)) for name in names}
-        return Reading(
-            decimal=other.decimal or self.decimal,
-            thousands=other.thousands or self.thousands,
-            missing_codes=tuple(dict.fromkeys((*other.missing_codes, *self.missing_codes))),
-            columns=merged,
-        )
-
-
-def _overridden(rules: ColumnRules, other: ColumnRules) -> ColumnRules:
-    codes = tuple(dict.fromkeys((*other.missing_codes, *rules.missing_codes)))
-    update = other.model_dump(exclude_none=True) | {"missing_codes": codes}
-    return rules.model_copy(update=update)
+        columns = {name: other.rules(name).over(self.rules(name)) for name in names}
+        whole = other._whole.over(self._whole).model_dump(exclude={"date", "missing"})
+        return Reading(**whole, columns=columns)
 
 
 Floats = npt.NDArray[np.float64]

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from mfairfl.data import MISSING, Sensitive, Task, cells_of, features_frame
-from mfairfl.data.binning import stand_in, value_groups
 from mfairfl.data.coding import group_codes, label_codes
 from mfairfl.data.columns import MOST_GROUPS, Columns
 from mfairfl.data.predictions import PredictedRows, PredictionColumns, read_predictions
+from mfairfl.data.sums import stand_in, value_groups
 from mfairfl.engine.clients import served_logits
 from mfairfl.engine.output import draw_decisions
 from mfairfl.engine.state import Measure

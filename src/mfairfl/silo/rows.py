@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from mfairfl.data import SPLITS, EncoderStatistics, FileFormat, Reading, Split, Task
-from mfairfl.data.assembly import ClientRows, split_client, split_rows
-from mfairfl.data.binning import Histogram
 from mfairfl.data.columns import Columns, columns_of
+from mfairfl.data.federation import ClientRows, split_client, split_rows
 from mfairfl.data.files import FileContent, read_file
+from mfairfl.data.sums import Histogram
 from mfairfl.data.table import Table, table_from_columns
 from mfairfl.engine.checkpoint import read_sealed, write_sealed
 from mfairfl.errors import DataError, MessageError

@@ -15,9 +15,8 @@ from pydantic import Field
 
 from mfairfl.data import SPLITS, Encoder, EncoderStatistics, Split, Task
 from mfairfl.data.agreement import Profile
-from mfairfl.data.binning import MOST_CUTS, Histogram
 from mfairfl.data.columns import MOST_GROUPS
-from mfairfl.data.sums import MOST_ROWS, NumericStatistics
+from mfairfl.data.sums import MOST_CUTS, MOST_ROWS, Histogram, NumericStatistics
 from mfairfl.data.values import StrictModel, canonical_text
 from mfairfl.errors import MessageError, require_known
 from mfairfl.models import MLP, Model, ModuleModel
