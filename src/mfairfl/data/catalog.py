@@ -18,13 +18,7 @@ import numpy as np
 import pandas as pd
 
 from mfairfl.data.census import CensusDataset
-from mfairfl.data.sources import (
-    Check,
-    OfficialFile,
-    OptionValue,
-    PublishedDataset,
-    cache_folder,
-)
+from mfairfl.data.sources import Check, OfficialFile, OptionValue, PublishedDataset, cache_folder
 from mfairfl.data.table import Table, table_from_frame
 from mfairfl.data.task import Task
 from mfairfl.errors import ConfigError, DataError, require_known
@@ -79,11 +73,11 @@ class Dataset:
             raise ConfigError(f"data set '{self.name}': task= takes a mfairfl.data.Task")
 
 
-BuiltIn = PublishedDataset | CensusDataset
-"""A data set that comes with the package, or with the way to it."""
+Entry = PublishedDataset | CensusDataset | Dataset
+"""What a name may stand for."""
 
 
-def _published() -> dict[str, BuiltIn | Dataset]:
+def _published() -> dict[str, Entry]:
     """Read the catalogue: official files with their sums, or an address with a file per state."""
     text = (resources.files("mfairfl.data") / "catalog.toml").read_text(encoding="utf-8")
     return {
@@ -92,8 +86,8 @@ def _published() -> dict[str, BuiltIn | Dataset]:
     }
 
 
-def _accept(thing: Any) -> BuiltIn | Dataset:
-    if not isinstance(thing, PublishedDataset | CensusDataset | Dataset):
+def _accept(thing: Any) -> Entry:
+    if not isinstance(thing, Entry):
         raise ConfigError(
             f"a {type(thing).__name__} is not a data set: pass a name or a mfairfl.data.Dataset; "
             "for a frame use table_from_frame, for a file read_table"
@@ -101,13 +95,11 @@ def _accept(thing: Any) -> BuiltIn | Dataset:
     return thing
 
 
-DATASETS: Registry[BuiltIn | Dataset] = Registry(
-    "data set", "mfairfl.datasets", _published(), _accept
-)
+DATASETS: Registry[Entry] = Registry("data set", "mfairfl.datasets", _published(), _accept)
 """Every data set that has a name."""
 
 
-def _find(dataset: str | Dataset) -> BuiltIn | Dataset:
+def _find(dataset: str | Dataset) -> Entry:
     return DATASETS.follow(dataset) if isinstance(dataset, str) else _accept(dataset)
 
 
@@ -121,6 +113,7 @@ def list_datasets() -> list[dict[str, Any]]:
     >>> [(facts["name"], facts["rows"], facts["bundled"]) for facts in list_datasets()][:3]
     [('acs-income', 1664500, False), ('adult', 48842, True), ('bank', 45211, True)]
     """
+    datasets = {name: DATASETS.get(name) for name in DATASETS.names()}
     return [
         {
             "name": name,
@@ -130,7 +123,7 @@ def list_datasets() -> list[dict[str, Any]]:
             "bundled": dataset.bundled,
             "licence": dataset.licence,
         }
-        for name, dataset in ((name, DATASETS.get(name)) for name in DATASETS.names())
+        for name, dataset in datasets.items()
     ]
 
 
@@ -203,7 +196,7 @@ def load_dataset(
     return replace(table, notes=(*raw.notes, *table.notes))
 
 
-def _options(dataset: BuiltIn | Dataset, chosen: Mapping[str, object]) -> dict[str, OptionValue]:
+def _options(dataset: Entry, chosen: Mapping[str, object]) -> dict[str, OptionValue]:
     """Return every option of a data set: its defaults, and the values chosen in their place."""
     where, defaults = f"data set {dataset.name}", dict(dataset.options)
     if chosen and not defaults:
@@ -232,7 +225,7 @@ def _option(where: str, value: object, default: OptionValue) -> OptionValue:
 
 
 def _task(
-    dataset: BuiltIn | Dataset,
+    dataset: Entry,
     task: Task,
     sensitive: Sequence[str] | None,
     options: Mapping[str, OptionValue],

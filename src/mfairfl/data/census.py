@@ -21,18 +21,18 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mfairfl.data.columns import require_columns
 from mfairfl.data.sources import (
-    CachedTable,
+    BuiltIn,
     CacheEntry,
     Check,
-    OfficialFile,
     OptionValue,
     RowsRead,
     Unavailable,
@@ -40,7 +40,7 @@ from mfairfl.data.sources import (
     read_csv,
 )
 from mfairfl.data.task import Bin, Sensitive, Task
-from mfairfl.data.values import StrictModel, canonical_text
+from mfairfl.data.values import canonical_text
 from mfairfl.errors import DataError, require_known
 
 _NUMBERS = """
@@ -92,13 +92,14 @@ class IncomeTable(NamedTuple):
 
 def read_people(path: Path) -> pd.DataFrame:
     """Read the needed columns of a Parquet, CSV (also .gz or .xz) or zip file."""
+    suffix = path.suffix.lower()
     try:
-        if path.suffix.lower() == ".zip":
+        if suffix == ".zip":
             with path.open("rb") as file:
                 return read_archive(file, path.name)
-        if path.suffix.lower() in (".parquet", ".pq"):
+        if suffix in (".parquet", ".pq"):
             names = [name for name in pq.read_schema(path).names if name.upper() in _WANTED]
-            return _upper(pd.read_parquet(path, columns=names))
+            return pd.read_parquet(path, columns=names).rename(columns=str.upper)
         return _read_people(path, path.name)
     except pa.ArrowException as error:
         reason = str(error).splitlines()[0]
@@ -115,27 +116,21 @@ def read_archive(file: IO[bytes], name: str) -> pd.DataFrame:
             if not members:
                 names = ", ".join(archive.namelist()[:3]) or "nothing"
                 raise DataError(f"{name} holds {names}: expected person records, psam_p….csv")
-            for member in members:
-                if member.file_size > _LARGEST_MEMBER:
-                    raise DataError(f"{name}: {member.filename} has {member.file_size:,} bytes")
             frames = []
             for member in members:
+                where = f"{name}: {member.filename}"
+                if member.file_size > _LARGEST_MEMBER:
+                    raise DataError(f"{where} has {member.file_size:,} bytes")
                 with archive.open(member) as rows:
-                    frames.append(_read_people(rows, f"{name}: {member.filename}"))
+                    frames.append(_read_people(rows, where))
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise DataError(f"{name} is not a whole zip archive ({error}): fetch it again") from error
     return pd.concat(frames, ignore_index=True)
 
 
 def _read_people(source: Any, name: str) -> pd.DataFrame:
-    def wanted(column: str) -> bool:
-        return column.upper() in _WANTED
-
-    return _upper(read_csv(source, name, usecols=wanted, low_memory=False))
-
-
-def _upper(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.rename(columns=str.upper)
+    wanted = {"usecols": lambda column: column.upper() in _WANTED}
+    return read_csv(source, name, low_memory=False, **wanted).rename(columns=str.upper)
 
 
 def income_table(frame: pd.DataFrame, name: str) -> IncomeTable:
@@ -150,21 +145,17 @@ def income_table(frame: pd.DataFrame, name: str) -> IncomeTable:
     >>> table.people, table.frame[["STATE", "SEX", "PINCP"]].values.tolist()
     (2, [['WY', 2, '>50K']])
     """
-    _require(frame, ["PINCP"], name)
+    require_columns(frame.columns, ["PINCP"], name)
     people = len(frame)
     incomes = frame["PINCP"]
     reduced = incomes.dtype.kind not in "iuf"
     if reduced:
         labels = _labels(incomes, name)
     else:
-        _require(frame, ["AGEP", "WKHP", "PWGTP"], name)
-        numbers = {c: _numbers(frame[c], name) for c in ("AGEP", "WKHP", "PWGTP")}
-        in_task = (
-            (numbers["AGEP"] > 16)
-            & (incomes > 100)
-            & (numbers["WKHP"] > 0)
-            & (numbers["PWGTP"] >= 1)
-        )
+        filtered = ["AGEP", "WKHP", "PWGTP"]
+        require_columns(frame.columns, filtered, name)
+        age, hours, weight = (_numbers(frame[c], name) for c in filtered)
+        in_task = (age > 16) & (incomes > 100) & (hours > 0) & (weight >= 1)
         frame = frame[in_task].reset_index(drop=True)
         labels = np.array(INCOMES, dtype=object)[(frame["PINCP"] > 50_000).to_numpy().astype(int)]
     if frame.empty:
@@ -172,7 +163,7 @@ def income_table(frame: pd.DataFrame, name: str) -> IncomeTable:
     relationship = next((c for c in _RELATIONSHIP if c in frame), _RELATIONSHIP[0])
     features = [c for c in _RANGES if c not in _RELATIONSHIP or c == relationship]
     state = next((c for c in _STATE if c in frame), _STATE[0])
-    _require(frame, [state, *features], name)
+    require_columns(frame.columns, [state, *features], name)
     columns = {"STATE": _postal(frame[state], name)}
     columns |= {c: _codes(frame[c], name) for c in features}
     columns["PINCP"] = pd.Series(labels, dtype="str")
@@ -182,10 +173,6 @@ def income_table(frame: pd.DataFrame, name: str) -> IncomeTable:
         if reduced and columns[c].max() < below
     }
     return IncomeTable(pd.DataFrame(columns), people, reduced, merged)
-
-
-def _require(frame: pd.DataFrame, needed: list[str], name: str) -> None:
-    require_known("column", needed, list(frame.columns), DataError, where=name)
 
 
 def _labels(incomes: pd.Series[Any], name: str) -> pd.Series[Any]:
@@ -267,13 +254,13 @@ _FIRST_YEAR = 2014  # earlier files have other columns
 _REDUCTION = 1
 
 
-class CensusDataset(StrictModel):
+class CensusDataset(BuiltIn):
     """A task over the Bureau's person records, with the options `year` and `states`.
+
+    `rows` is the published number of the default year and states.
 
     Parameters
     ----------
-    rows
-        How many rows the default year and states have, as published.
     address
         Where an archive is; holds ``{year}`` and ``{state}`` (two small letters).
     people
@@ -282,19 +269,9 @@ class CensusDataset(StrictModel):
         Most bytes of an archive.
     """
 
-    name: str
-    title: str
-    rows: int
     address: str
     people: tuple[int, int]
     largest: int
-    task: Task
-    options: dict[str, OptionValue]
-    licence: str
-    citation: str
-    traps: tuple[str, ...]
-    bundled: Literal[False] = False
-    files: tuple[OfficialFile, ...] = ()
 
     def read(
         self,
@@ -321,11 +298,22 @@ class CensusDataset(StrictModel):
         chosen
             The options that the user set: of a file all states are taken unless some are chosen.
         """
-        year, states = _year(options["year"]), _states(options["states"])
+        year, states = options["year"], _states(options["states"])
+        if not isinstance(year, int) or year < _FIRST_YEAR:
+            raise DataError(f"option year={year!r}: give a year from {_FIRST_YEAR}")
         if path is not None:
-            return _local(self, path, year, states if "states" in chosen else None)
-        tables = {state: self._table(year, state, folder, offline=offline) for state in states}
-        frames = [pd.read_parquet(BytesIO(table.data)) for table in tables.values()]
+            return self._local(path, year, states if "states" in chosen else None)
+        frames, sums = [], {}
+        for state in states:
+            entry = _cache(folder / str(year), state)
+            if offline and entry.read() is None:
+                raise DataError(
+                    f"{self.name}: {state} {year} was never fetched, and offline forbids it: load "
+                    "it once online, or give path="
+                )
+            table = entry.read_or_fetch(partial(self._fetch, year, state, entry.table.parent))
+            frames.append(pd.read_parquet(BytesIO(table.data)))
+            sums[state] = str(table.manifest["archive_sha256"])
         frame = pd.concat(frames, ignore_index=True)
         notes = [
             f"American Community Survey {year}, one-year person records of the US Census Bureau, "
@@ -333,10 +321,8 @@ class CensusDataset(StrictModel):
         ]
         if {"year": year, "states": states} == self.options and len(frame) != self.rows:
             notes.append(f"{len(frame):,} rows, where {self.rows:,} were published")
-        sums = {state: table.manifest["archive_sha256"] for state, table in tables.items()}
-        return RowsRead(
-            frame, _joined_sha256(year, sums), tuple(notes), fitted_task(self.task, frame)
-        )
+        task = fitted_task(self.task, frame)
+        return RowsRead(frame, _joined_sha256(year, sums), tuple(notes), task)
 
     def checks(self, folder: Path) -> list[Check]:
         """Compare every cached table with its recorded sum."""
@@ -345,15 +331,80 @@ class CensusDataset(StrictModel):
         nothing = Check(str(folder), "of what was fetched", None, False)
         return [table.check for table in tables] or [nothing]
 
-    def _table(self, year: int, state: str, folder: Path, *, offline: bool) -> CachedTable:
-        """Return a state's table from the cache, which is filled if it may be."""
-        entry = _cache(folder / str(year), state)
-        if offline and entry.read() is None:
+    def _fetch(self, year: int, state: str, folder: Path) -> tuple[bytes, dict[str, Any]]:
+        """Fetch a state's archive; return the reduced table as Parquet, and facts about it."""
+        address = self.address.format(year=year, state=state.lower())
+        _log.info("%s: fetching %s", self.name, address)
+        with tempfile.TemporaryFile(dir=folder, prefix=".archive-") as archive:
+            try:
+                download(address, archive, limit=self.largest)
+            except Unavailable as reason:
+                if reason.missing:
+                    problem = f"{reason}: the Bureau has no such file; check year and states (of "
+                    problem += "2020 there is no regular one-year file)"
+                else:
+                    problem = f"cannot get {reason}; try again, or download the archives yourself "
+                    problem += "and give their folder as path="
+                raise DataError(f"{self.name}: {problem}") from reason
+            size, digest = archive.tell(), _sha256(archive)
+            table = self._reduced(archive, address, state)
+        rows = BytesIO()
+        table.frame.to_parquet(rows, index=False)
+        return rows.getvalue(), {
+            "source": address,
+            "archive_sha256": digest,
+            "archive_bytes": size,
+            "people": table.people,
+            "rows": len(table.frame),
+        }
+
+    def _reduced(self, file: IO[bytes], address: str, state: str) -> IncomeTable:
+        """Read an archive and check that it is what its address says."""
+        table = income_table(read_archive(file, address), address)
+        fewest, most = self.people
+        if not fewest <= table.people <= most:
             raise DataError(
-                f"{self.name}: {state} {year} was never fetched, and offline forbids it: load it "
-                "once online, or give path="
+                f"{address} holds {table.people:,} records: expected {fewest:,} to {most:,}"
             )
-        return entry.read_or_fetch(partial(_fetch, self, year, state, entry.table.parent))
+        if table.reduced:
+            raise DataError(f"{address}: PINCP holds no incomes: not the Bureau's person records")
+        strangers = sorted(set(table.frame["STATE"].unique()) - {state})
+        if strangers:
+            raise DataError(f"{address} holds records of {', '.join(strangers)}: expected {state}")
+        return table
+
+    def _local(self, path: Path, year: int, states: Sequence[str] | None) -> RowsRead:
+        """Read the user's own file or folder; without `states` whatever states it holds."""
+        if not path.exists():
+            raise DataError(
+                f"no such file: {path}: path= takes a Parquet, CSV or zip file, or a folder"
+            )
+        if path.is_dir():
+            table, digest, kind = _folder(path, year, states)
+        else:
+            table, kind = income_table(read_people(path), path.name), "a local file"
+            with path.open("rb") as file:
+                digest = _sha256(file)
+        frame, present = table.frame, set(table.frame["STATE"].unique())
+        if states is not None:
+            require_known("state", states, present, DataError, where=path.name)
+            frame = frame[frame["STATE"].isin(states)].reset_index(drop=True)
+            present = set(states)
+        source = f"read from {path.name}, {kind}, sha256 {digest}; not checked against the Census "
+        source += "Bureau's files"
+        if table.merged:
+            merged = [f"{c} holds {', '.join(map(str, of))}" for c, of in table.merged.items()]
+            source += f"; a modified edition, not in the Bureau's coding: {'; '.join(merged)}"
+        rows = f"{len(frame):,} rows of {len(present)} states"
+        usual = self.options["states"]
+        absent = [s for s in usual if s not in present] if isinstance(usual, tuple) else []
+        if 0 < len(absent) <= len(present):
+            rows += f"; not in it: {', '.join(absent)}"
+        notes = [source, rows]
+        if not table.reduced:
+            notes.append(f"{len(frame):,} of {table.people:,} people are in the task")
+        task = fitted_task(self.task, frame, coded="RAC1P" in table.merged)
+        return RowsRead(frame, digest, tuple(notes), task)
 
 
 def _cache(folder: Path, state: str) -> CacheEntry:
@@ -362,69 +413,11 @@ def _cache(folder: Path, state: str) -> CacheEntry:
     return CacheEntry(folder / f"{state}.parquet", folder / f"{state}.json", version, facts)
 
 
-def _year(value: OptionValue) -> int:
-    if not isinstance(value, int) or value < _FIRST_YEAR:
-        raise DataError(f"option year={value!r}: give a year from {_FIRST_YEAR}")
-    return value
-
-
 def _states(value: OptionValue) -> tuple[str, ...]:
     """Return the chosen states in the catalogue's order, so that equal sets are equal tables."""
     chosen = {str(state).upper() for state in value} if isinstance(value, tuple) else set()
     require_known("state", sorted(chosen), STATES, DataError, where="option states")
     return tuple(state for state in STATES if state in chosen)
-
-
-def _fetch(
-    dataset: CensusDataset, year: int, state: str, folder: Path
-) -> tuple[bytes, dict[str, Any]]:
-    """Fetch a state's archive; return the reduced table as Parquet, and facts about it."""
-    address = dataset.address.format(year=year, state=state.lower())
-    _log.info("%s: fetching %s", dataset.name, address)
-    with tempfile.TemporaryFile(dir=folder, prefix=".archive-") as archive:
-        try:
-            download(address, archive, limit=dataset.largest)
-        except Unavailable as reason:
-            raise _no_archive(dataset, reason) from reason
-        size, digest = archive.tell(), _sha256(archive)
-        table = _reduced(dataset, archive, address, state)
-    rows = BytesIO()
-    table.frame.to_parquet(rows, index=False)
-    return rows.getvalue(), {
-        "source": address,
-        "archive_sha256": digest,
-        "archive_bytes": size,
-        "people": table.people,
-        "rows": len(table.frame),
-    }
-
-
-def _no_archive(dataset: CensusDataset, reason: Unavailable) -> DataError:
-    if reason.missing:
-        return DataError(
-            f"{dataset.name}: {reason}: the Bureau has no such file; check year and states (of "
-            "2020 there is no regular one-year file)"
-        )
-    return DataError(
-        f"{dataset.name}: cannot get {reason}; try again, or download the archives yourself and "
-        "give their folder as path="
-    )
-
-
-def _reduced(dataset: CensusDataset, file: IO[bytes], address: str, state: str) -> IncomeTable:
-    """Read an archive and check that it is what its address says."""
-    table = income_table(read_archive(file, address), address)
-    fewest, most = dataset.people
-    if not fewest <= table.people <= most:
-        raise DataError(
-            f"{address} holds {table.people:,} records: expected {fewest:,} to {most:,}"
-        )
-    if table.reduced:
-        raise DataError(f"{address}: PINCP holds no incomes: not the Bureau's person records")
-    strangers = sorted(set(table.frame["STATE"].unique()) - {state})
-    if strangers:
-        raise DataError(f"{address} holds records of {', '.join(strangers)}: expected {state}")
-    return table
 
 
 def _sha256(file: IO[bytes]) -> str:
@@ -440,65 +433,25 @@ def _joined_sha256(year: int, sums: Mapping[str, str]) -> str:
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
-def _local(
-    dataset: CensusDataset, path: Path, year: int, states: Sequence[str] | None
-) -> RowsRead:
-    """Read the user's own file or folder; without `states` whatever states it holds."""
-    if not path.exists():
-        raise DataError(
-            f"no such file: {path}: path= takes a Parquet, CSV or zip file, or a folder"
-        )
-    if path.is_dir():
-        table, digest, what = _folder(path, year, states)
-    else:
-        table = income_table(read_people(path), path.name)
-        with path.open("rb") as file:
-            digest, what = _sha256(file), "a local file"
-    frame, present = table.frame, set(table.frame["STATE"].unique())
-    if states is not None:
-        require_known("state", states, present, DataError, where=path.name)
-        frame = frame[frame["STATE"].isin(states)].reset_index(drop=True)
-        present = set(states)
-    merged = [f"{c} holds {', '.join(map(str, codes))}" for c, codes in table.merged.items()]
-    edition = f"; a modified edition, not in the Bureau's coding: {'; '.join(merged)}"
-    usual = dataset.options["states"]
-    absent = [s for s in usual if s not in present] if isinstance(usual, tuple) else []
-    notes = [
-        f"read from {path.name}, {what}, sha256 {digest}; not checked against the Census "
-        f"Bureau's files{edition if merged else ''}",
-        f"{len(frame):,} rows of {len(present)} states"
-        + (f"; not in it: {', '.join(absent)}" if 0 < len(absent) <= len(present) else ""),
-    ]
-    if not table.reduced:
-        notes.append(f"{len(frame):,} of {table.people:,} people are in the task")
-    task = fitted_task(dataset.task, frame, coded="RAC1P" in table.merged)
-    return RowsRead(frame, digest, tuple(notes), task)
-
-
 def _folder(path: Path, year: int, states: Sequence[str] | None) -> tuple[IncomeTable, str, str]:
     """Read a folder of archives or unpacked files, named as the Bureau names them."""
-    candidates = {state: _names(year, state) for state in states or STATES}
-    places = {state: [path / name for name in names] for state, names in candidates.items()}
-    files = {
-        state: next(filter(Path.is_file, files))
-        for state, files in places.items()
-        if any(map(Path.is_file, files))
-    }
-    lacking = [state for state in candidates if state not in files]
+    names = {state: _names(year, state) for state in states or STATES}
+    files = {}
+    for state, candidates in names.items():
+        if present := [path / name for name in candidates if (path / name).is_file()]:
+            files[state] = present[0]
+    lacking = [state for state in names if state not in files]
     if not files or (states and lacking):
-        wanted = ", ".join(candidates[lacking[0]])
+        wanted = ", ".join(names[lacking[0]])
         raise DataError(f"{path} holds none of {wanted}: path= takes a folder of such files")
     tables, sums = [], {}
     for state, file in files.items():
         tables.append(income_table(read_people(file), file.name))
         with file.open("rb") as content:
             sums[state] = _sha256(content)
-    joined = IncomeTable(
-        frame=pd.concat([table.frame for table in tables], ignore_index=True),
-        people=sum(table.people for table in tables),
-        reduced=any(table.reduced for table in tables),
-        merged={},
-    )
+    frame = pd.concat([table.frame for table in tables], ignore_index=True)
+    people, reduced = sum(t.people for t in tables), any(t.reduced for t in tables)
+    joined = IncomeTable(frame, people, reduced, merged={})
     return joined, _joined_sha256(year, sums), f"a folder of {len(files)} files"
 
 

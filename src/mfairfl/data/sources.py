@@ -18,8 +18,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
@@ -45,11 +44,7 @@ _PIP_TIMEOUT = 600.0
 _CHUNK = 2**20
 _LARGEST_MEMBER = 64 * 2**20
 # The task decides what is a number, and "NA" may be a level.
-_AS_TEXT: dict[str, Any] = {
-    "dtype": str,
-    "keep_default_na": False,
-    "skipinitialspace": True,
-}
+_AS_TEXT: dict[str, Any] = {"dtype": str, "keep_default_na": False, "skipinitialspace": True}
 # Raised when the same source would give another reduced table: old caches are then replaced.
 _REDUCTION = 1
 
@@ -177,10 +172,19 @@ class CacheEntry:
 
     def read_or_fetch(self, fetch: Callable[[], tuple[bytes, Mapping[str, Any]]]) -> CachedTable:
         """Return the table, fetched and kept first if need be, by one process at a time."""
-        cached = self.read()
+        cached, folder = self.read(), self.table.parent
         if cached is None:
-            with self._locked():
-                cached = self.read() or self._write(*fetch())
+            lock = filelock.FileLock(folder / f".{self.table.stem}.lock", timeout=_LOCK_TIMEOUT)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                with lock:
+                    cached = self.read() or self._write(*fetch())
+            except filelock.Timeout as error:
+                raise DataError(f"{folder} is locked by another process: wait for it") from error
+            except OSError as error:
+                raise DataError(
+                    f"cannot write {folder} ({error}): set MFAIRFL_DATA_HOME"
+                ) from error
         check = cached.check
         if not check.ok:
             raise DataError(
@@ -194,20 +198,6 @@ class CacheEntry:
         write_atomically(self.table, data)
         write_atomically(self.manifest, json.dumps(manifest, indent=1).encode())
         return CachedTable(self.table, data, manifest)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Make the folder and let one process at a time fill it."""
-        folder = self.table.parent
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = folder / f".{self.table.stem}.lock"
-            with filelock.FileLock(lock, timeout=_LOCK_TIMEOUT):
-                yield
-        except filelock.Timeout as error:
-            raise DataError(f"{folder} is locked by another process: wait for it") from error
-        except OSError as error:
-            raise DataError(f"cannot write {folder} ({error}): set MFAIRFL_DATA_HOME") from error
 
 
 OptionValue = StrictBool | StrictInt | tuple[str, ...]
@@ -243,28 +233,36 @@ class Wheel(StrictModel):
     members: tuple[str, ...]
 
 
-class PublishedDataset(StrictModel):
-    """A published data set: files and where they come from, meaning of columns, known traps.
+class BuiltIn(StrictModel):
+    """A data set that comes with the package, or with the way to it.
 
-    `columns` are those that are kept. `options` are switches with their defaults: one named like
-    a column says whether that column is a feature. `task` lists every sensitive attribute on
-    offer.
+    `options` are those that it takes, with their defaults. `task` lists every sensitive attribute
+    on offer.
     """
 
     name: str
     title: str
     rows: int
-    files: tuple[OfficialFile, ...]
-    bundled: bool
-    wheel: Wheel | None = None
-    delimiter: str
-    header: bool
-    columns: tuple[str, ...]
+    files: tuple[OfficialFile, ...] = ()
+    bundled: bool = False
     task: Task
     options: dict[str, OptionValue] = Field(default_factory=dict)
     licence: str
     citation: str
     traps: tuple[str, ...]
+
+
+class PublishedDataset(BuiltIn):
+    """A data set of official files, and where they come from.
+
+    `columns` are those that are kept. An option named like a column is a switch: whether that
+    column is a feature.
+    """
+
+    wheel: Wheel | None = None
+    delimiter: str
+    header: bool
+    columns: tuple[str, ...]
 
     def read(
         self,
@@ -291,29 +289,25 @@ class PublishedDataset(StrictModel):
         options
             Every option of the data set, defaults filled in.
         """
+        used = [f"option {key}={value}" for key, value in options.items()]
         if path is None and not self.bundled:
             cached = self._cache(folder).read_or_fetch(partial(self._reduced, offline=offline))
             frame = read_csv(BytesIO(cached.data), str(cached.path), header=0, **_AS_TEXT)
-            digest, source = (
-                self.files[0].sha256,
-                f"{cached.manifest['source']}, reduced and cached",
-            )
+            note = f"read from {cached.manifest['source']}, reduced and cached"
+            return RowsRead(frame, self.files[0].sha256, (note, *used), self.task)
+        if path is None:
+            raw, source = [bundled_bytes(file) for file in self.files], "the bundled files"
         else:
-            if path is None:
-                raw, source = {f.name: bundled_bytes(f) for f in self.files}, "the bundled files"
-            else:
-                raw, source = self._copies_at(path), str(path)
-            if strict or path is None:
-                for file in self.files:
-                    check_sum(raw[file.name], file, source)
-            else:
-                source += ", sha256 not compared"
-            frame, members = self._parse(raw)
-            source += f": {members}"
-            # Of several files, that of `cat adult.data adult.test | sha256sum`.
-            digest = hashlib.sha256(b"".join(raw.values())).hexdigest()
-        used = (f"option {key}={value}" for key, value in options.items())
-        return RowsRead(frame, digest, (f"read from {source}", *used), self.task)
+            raw, source = self._copies_at(path), str(path)
+        if strict or path is None:
+            for file, data in zip(self.files, raw, strict=True):
+                check_sum(data, file, source)
+        else:
+            source += ", sha256 not compared"
+        frame, members = self._parse(raw)
+        # Of several files, the sum of `cat adult.data adult.test | sha256sum`.
+        digest = hashlib.sha256(b"".join(raw)).hexdigest()
+        return RowsRead(frame, digest, (f"read from {source}: {members}", *used), self.task)
 
     def checks(self, folder: Path) -> list[Check]:
         """Compare the bundled or cached files with their sums; a missing cache is not found."""
@@ -332,30 +326,27 @@ class PublishedDataset(StrictModel):
         }
         return CacheEntry(folder / "table.csv", folder / "manifest.json", version)
 
-    def _copies_at(self, path: Path) -> dict[str, bytes]:
+    def _copies_at(self, path: Path) -> list[bytes]:
         """Read the user's own copies: a file, or a folder that holds the official names."""
         names = [file.name for file in self.files]
         if path.is_file() and len(names) == 1:
-            return {names[0]: path.read_bytes()}
+            return [path.read_bytes()]
         absent = [name for name in names if not (path / name).is_file()]
         if absent:
             wanted = "a folder with" if len(names) > 1 else "the file, or a folder with,"
             raise DataError(f"{path}: no {absent[0]}; path= takes {wanted} {' and '.join(names)}")
-        return {name: (path / name).read_bytes() for name in names}
+        return [(path / name).read_bytes() for name in names]
 
-    def _parse(self, raw: Mapping[str, bytes]) -> tuple[pd.DataFrame, str]:
+    def _parse(self, raw: Sequence[bytes]) -> tuple[pd.DataFrame, str]:
         """Read the kept columns as text, rows in the official order; say which file has which."""
         columns, label = list(self.columns), self.task.label
-        layout: dict[str, Any] = (
-            {"header": 0} if self.header else {"header": None, "names": columns}
-        )
+        head: dict[str, Any] = {"header": 0} if self.header else {"header": None, "names": columns}
         frames: list[pd.DataFrame] = []
         members: list[str] = []
-        for file in self.files:
-            layout |= {"sep": self.delimiter, "skiprows": file.skip_lines}
-            frame = read_csv(BytesIO(raw[file.name]), file.name, **layout, **_AS_TEXT)
-            absent = [name for name in columns if name not in frame]
-            if absent:
+        for file, data in zip(self.files, raw, strict=True):
+            layout = {"sep": self.delimiter, "skiprows": file.skip_lines, **head, **_AS_TEXT}
+            frame = read_csv(BytesIO(data), file.name, **layout)
+            if absent := [name for name in columns if name not in frame]:
                 raise DataError(
                     f"{file.name}: no column '{absent[0]}': give the official file of {self.name}"
                 )
@@ -369,10 +360,41 @@ class PublishedDataset(StrictModel):
 
     def _reduced(self, *, offline: bool) -> tuple[bytes, dict[str, Any]]:
         """Fetch the official files into memory; return the table as CSV, and its source."""
-        raw, source = _fetch(self, offline=offline)
+        raw, source = self._fetch(offline=offline)
         frame, _ = self._parse(raw)
         csv = frame.to_csv(index=False, lineterminator="\n").encode()
         return csv, {"name": self.name, "source": source}
+
+    def _fetch(self, *, offline: bool) -> tuple[list[bytes], str]:
+        """Return the official bytes of every file, and the name of the source that had them.
+
+        The order is official address, published wheel, installed package; `offline` leaves the
+        first two out. A source that answers with other bytes is an error, not a reason to go on.
+        """
+        sources: dict[str, Callable[[], list[bytes]]] = {}
+        if not offline:
+            sources["official address"] = partial(_from_address, self.files)
+        if (wheel := self.wheel) is not None:
+            if not offline:
+                sources[f"wheel {wheel.package} {wheel.version}"] = partial(read_wheel, wheel)
+            sources[f"installed {wheel.package}"] = partial(_from_installed, wheel)
+        reasons = ["offline"] if offline else []
+        for source, get in sources.items():
+            try:
+                raw = get()
+            except Unavailable as reason:
+                _log.info("%s: %s: %s", self.name, source, reason)
+                reasons.append(str(reason))
+                continue
+            for file, data in zip(self.files, raw, strict=True):
+                check_sum(data, file, source)
+            _log.info("%s: read from %s", self.name, source)
+            return raw, source
+        names = ", ".join(file.name for file in self.files)
+        raise DataError(
+            f"{self.name}: cannot get {names} ({'; '.join(reasons)}); download "
+            f"{self.files[0].address} yourself and give it as path="
+        )
 
 
 def bundled_bytes(file: OfficialFile) -> bytes:
@@ -411,42 +433,10 @@ def read_csv(source: Any, name: str, **options: Any) -> pd.DataFrame:
     return frame
 
 
-def _fetch(dataset: PublishedDataset, *, offline: bool) -> tuple[dict[str, bytes], str]:
-    """Return the official bytes of every file, and the name of the source that had them.
-
-    The order is official address, published wheel, installed package; `offline` leaves the
-    first two out. A source that answers with other bytes is an error, not a reason to go on.
-    """
-    names = [file.name for file in dataset.files]
-    sources: dict[str, Callable[[], list[bytes]]] = {}
-    if not offline:
-        sources["official address"] = partial(_from_address, dataset)
-    if (wheel := dataset.wheel) is not None:
-        if not offline:
-            sources[f"wheel {wheel.package} {wheel.version}"] = partial(read_wheel, wheel)
-        sources[f"installed {wheel.package}"] = partial(_from_installed, wheel)
-    reasons = ["offline"] if offline else []
-    for source, get in sources.items():
-        try:
-            raw = dict(zip(names, get(), strict=True))
-        except Unavailable as reason:
-            _log.info("%s: %s: %s", dataset.name, source, reason)
-            reasons.append(str(reason))
-            continue
-        for file in dataset.files:
-            check_sum(raw[file.name], file, source)
-        _log.info("%s: read from %s", dataset.name, source)
-        return raw, source
-    raise DataError(
-        f"{dataset.name}: cannot get {', '.join(names)} ({'; '.join(reasons)}); download "
-        f"{dataset.files[0].address} yourself and give it as path="
-    )
-
-
-def _from_address(dataset: PublishedDataset) -> list[bytes]:
-    """Download the official files into memory, never more than their known size."""
+def _from_address(files: Iterable[OfficialFile]) -> list[bytes]:
+    """Download official files into memory, never more than their known size."""
     raw = []
-    for file in dataset.files:
+    for file in files:
         buffer = BytesIO()
         download(file.address, buffer, limit=file.size)
         raw.append(buffer.getvalue())
@@ -496,7 +486,6 @@ def _from_installed(wheel: Wheel) -> list[bytes]:
     except importlib.metadata.PackageNotFoundError as error:
         raise Unavailable(f"{wheel.package} is not installed") from error
     paths = [Path(str(distribution.locate_file(member))) for member in wheel.members]
-    absent = [path for path in paths if not path.is_file()]
-    if absent:
+    if absent := [path for path in paths if not path.is_file()]:
         raise Unavailable(f"{wheel.package}: {absent[0]} does not exist")
     return [path.read_bytes() for path in paths]
