@@ -59,9 +59,6 @@ class FileFormat:
     sheet: str | None = None
 
 
-_UNKNOWN = FileFormat()
-
-
 def read_frame(
     source: Any,
     *,
@@ -134,14 +131,14 @@ class FileContent:
     frame: pd.DataFrame
     sha256: str
     notes: tuple[str, ...] = ()
-    format: FileFormat = _UNKNOWN
+    format: FileFormat = FileFormat()
 
 
-def read_file(path: str | PathLike[str], stated: FileFormat = _UNKNOWN) -> FileContent:
+def read_file(path: str | PathLike[str], stated: FileFormat | None = None) -> FileContent:
     """Read a file with its hash and the guesses made, which an auditor asks for."""
     path = Path(path)
     contents = load_contents(path)
-    frame, detected, notes = _read(path, contents, stated)
+    frame, detected, notes = _read(path, contents, stated or FileFormat())
     for note in notes:
         _log.warning(note)
     return FileContent(frame, hashlib.sha256(contents.data).hexdigest(), notes, detected)
@@ -151,25 +148,23 @@ def _read(
     path: Path, contents: Contents, stated: FileFormat
 ) -> tuple[pd.DataFrame, FileFormat, tuple[str, ...]]:
     """Return the frame, its format as given or detected, and what was guessed."""
+    header = stated.header
     if contents.kind == "excel":
-        frame, sheet = read_excel(path, contents.data, sheet=stated.sheet, header=stated.header)
-        return frame, FileFormat(header=stated.header, sheet=sheet), _notes(path, frame, stated)
+        frame, sheet = read_excel(path, contents.data, sheet=stated.sheet, header=header)
+        detected = FileFormat(header=header, sheet=sheet)
+        return frame, detected, first_line_notes(path, frame, header=header)
     if stated.sheet is not None:
         raise DataError(f"{path} is not an Excel file; remove sheet='{stated.sheet}' (--sheet)")
     source = decode(path, contents.data, stated.encoding) if contents.kind == "text" else None
     if source is not None and not looks_like_json(source.text):
-        frame, delimiter = read_delimited(path, source, stated.delimiter, header=stated.header)
-        detected = FileFormat(delimiter, source.encoding, stated.header)
-        return frame, detected, source.notes + _notes(path, frame, stated)
-    if stated.header is False:
+        frame, delimiter = read_delimited(path, source, stated.delimiter, header=header)
+        detected = FileFormat(delimiter, source.encoding, header)
+        return frame, detected, source.notes + first_line_notes(path, frame, header=header)
+    if header is False:
         raise DataError(f"{path} names its columns; remove header=False (--no-header)")
     if source is not None:
         return read_json(path, source.text), FileFormat(encoding=source.encoding), source.notes
-    return _checked(_arrow(path, contents), str(path)), _UNKNOWN, ()
-
-
-def _notes(path: Path, frame: pd.DataFrame, stated: FileFormat) -> tuple[str, ...]:
-    return first_line_notes(path, frame) if stated.header is None else ()
+    return _checked(_arrow(path, contents), str(path)), FileFormat(), ()
 
 
 def _arrow(path: Path, contents: Contents) -> pd.DataFrame:

@@ -12,7 +12,8 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
@@ -22,6 +23,7 @@ import pyarrow as pa
 
 from mfairfl.errors import DataError
 from mfairfl.files import read_regular_file
+from mfairfl.text import some_of
 
 _LARGEST = 4 * 1024**3  # bytes that a packed file may unpack to
 # An Excel file that unpacks to more bytes than this must not be mostly repetition: sheets of equal
@@ -29,6 +31,7 @@ _LARGEST = 4 * 1024**3  # bytes that a packed file may unpack to
 _SUSPECT = 100 * 1024**2
 _FOLD = 100
 _CHUNK = 1024**2
+_DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, pa.ArrowException)
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")  # the second one is an archive without files
 _AS_CSV = "save the table as CSV or .xlsx"
 _UNPACK = "unpack it and give the file"
@@ -68,6 +71,9 @@ _OTHERS = {
     b"%PDF-": "a PDF document: give the table as CSV",
     b"7z\xbc\xaf\x27\x1c": f"a 7z archive: {_UNPACK}",
     b"Rar!": f"a RAR archive: {_UNPACK}",
+    b"<!doctype html": f"a web page: {_AS_CSV}",
+    b"<html": f"a web page: {_AS_CSV}",
+    b"<?xml": f"an XML file: {_AS_CSV}",
 }
 # Members of a zip archive by which documents of office programs are known.
 _DOCUMENTS = {
@@ -75,11 +81,6 @@ _DOCUMENTS = {
     "word/document.xml": "a Word document",
     "ppt/presentation.xml": "a PowerPoint document",
     "content.xml": "an OpenDocument file (.ods)",
-}
-_MARKUP = {
-    b"<!doctype html": f"a web page: {_AS_CSV}",
-    b"<html": f"a web page: {_AS_CSV}",
-    b"<?xml": f"an XML file: {_AS_CSV}",
 }
 
 _BOMS = {
@@ -103,7 +104,7 @@ def load_contents(path: Path) -> Contents:
     data = _plain(path, _raw(path))
     for _ in range(2):  # an Excel file, itself an archive, may be inside an archive
         if data.startswith(_ZIP):
-            with _archive(path, data) as archive:
+            with _intact(path), zipfile.ZipFile(io.BytesIO(data)) as archive:
                 if "xl/workbook.xml" in archive.namelist():
                     _require_small_parts(path, archive.infolist())
                     return Contents("excel", data)
@@ -114,10 +115,9 @@ def load_contents(path: Path) -> Contents:
         if data.startswith(mark):
             return Contents(kind, data)
     start = data[:100].removeprefix(b"\xef\xbb\xbf").lstrip().lower()
-    for beginning, kinds in ((data, _OTHERS), (start, _MARKUP)):
-        for mark, what in kinds.items():
-            if beginning.startswith(mark):
-                raise DataError(f"{path} is {what}")
+    for mark, description in _OTHERS.items():
+        if data.startswith(mark) or start.startswith(mark):
+            raise DataError(f"{path} is {description}")
     return Contents("text", data)
 
 
@@ -146,28 +146,27 @@ def _choice(folder: Path) -> str:
     names = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
     if not names:
         return "it is empty; give a file with a table"
-    more = f" and {len(names) - 5} more" * (len(names) > 5)
-    return (
-        f"give one file of it ({', '.join(names[:5])}{more}); parts of one table have to be "
-        "joined into one file"
-    )
+    files = some_of(names, most=5)
+    return f"give one file of it ({files}); parts of one table have to be joined into one file"
 
 
 def _plain(path: Path, data: bytes) -> bytes:
     """Undo a compression of the whole file."""
     for mark, opened in _PACKED.items():
         if data.startswith(mark):
-            try:
-                with opened(io.BytesIO(data)) as stream:
-                    return _bounded(path, stream)
-            except (OSError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException) as error:
-                raise _damaged(path, error) from error
+            with _intact(path), opened(io.BytesIO(data)) as stream:
+                return _bounded(path, stream)
     return data
 
 
-def _damaged(path: Path, error: Exception) -> DataError:
-    reason = " ".join(str(error).split())
-    return DataError(f"{path} is damaged ({reason}): fetch or compress it again")
+@contextmanager
+def _intact(path: Path) -> Iterator[None]:
+    """Refuse a file that turns out to be damaged while it is unpacked."""
+    try:
+        yield
+    except (*_DAMAGED, NotImplementedError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(f"{path} is damaged ({reason}): fetch or compress it again") from error
 
 
 def _bounded(path: Path, stream: IO[bytes]) -> bytes:
@@ -182,10 +181,8 @@ def _bounded(path: Path, stream: IO[bytes]) -> bytes:
 
 def _require_small(path: Path, size: int) -> None:
     if size > _LARGEST:
-        raise DataError(
-            f"{path} unpacks to more than {_LARGEST / 1024**3:.3g} GiB: unpack it, or give the "
-            "rows as Parquet"
-        )
+        most = f"{_LARGEST / 1024**3:.3g} GiB"
+        raise DataError(f"{path} unpacks to more than {most}: unpack it, or give Parquet")
 
 
 def _require_small_parts(path: Path, parts: list[zipfile.ZipInfo]) -> None:
@@ -199,33 +196,23 @@ def _require_small_parts(path: Path, parts: list[zipfile.ZipInfo]) -> None:
         )
 
 
-def _archive(path: Path, data: bytes) -> zipfile.ZipFile:
-    try:
-        return zipfile.ZipFile(io.BytesIO(data))
-    except zipfile.BadZipFile as error:
-        raise _damaged(path, error) from error
-
-
 def _only_member(path: Path, archive: zipfile.ZipFile) -> bytes:
     """Return the only file of an archive."""
     names = archive.namelist()
-    for member, what in _DOCUMENTS.items():
+    for member, document in _DOCUMENTS.items():
         if member in names:
-            raise DataError(f"{path} is {what}: {_AS_CSV}")
+            raise DataError(f"{path} is {document}: {_AS_CSV}")
     # macOS adds a file of its own for every file.
     files = [n for n in names if not n.endswith("/") and not n.startswith("__MACOSX/")]
     if not files:
         raise DataError(f"{path} is an empty archive: give a file with a table")
     if len(files) > 1:
-        listed = ", ".join(files[:5]) + ", ..." * (len(files) > 5)
+        listed = some_of(files, most=5)
         raise DataError(f"{path} is an archive of {len(files)} files ({listed}): {_UNPACK}")
-    try:
-        with archive.open(files[0]) as stream:
-            return _bounded(path, stream)
-    except RuntimeError as error:
-        raise DataError(f"{path} is an archive with a password: {_UNPACK}") from error
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
-        raise _damaged(path, error) from error
+    if archive.getinfo(files[0]).flag_bits & 1:
+        raise DataError(f"{path} is an archive with a password: {_UNPACK}")
+    with archive.open(files[0]) as stream:
+        return _bounded(path, stream)
 
 
 class Decoded(NamedTuple):
@@ -244,7 +231,7 @@ class Decoded(NamedTuple):
 def decode(path: Path, data: bytes, encoding: str | None) -> Decoded:
     """Decode by the given encoding, the byte order mark, as UTF-8, or by a guess that is noted."""
     marked = next((name for mark, name in _BOMS.items() if data.startswith(mark)), None)
-    codec, asked, notes = encoding or marked or "utf-8", encoding, tuple[str, ...]()
+    codec, stated, notes = encoding or marked or "utf-8", encoding, tuple[str, ...]()
     try:
         text = data.decode(codec)
     except LookupError as error:
@@ -258,7 +245,7 @@ def decode(path: Path, data: bytes, encoding: str | None) -> Decoded:
         guess = _guess(data)
         byte = f"byte 0x{data[error.start]:02x} at offset {error.start}"
         problem = f"{path}: {byte} is not {codec}"
-        if asked or marked or guess is None:
+        if stated or marked or guess is None:
             hint = f"try encoding='{guess}'" if guess else "give the right encoding="
             raise DataError(f"{problem}: {hint}") from error
         notes = (f"{problem}; read as {guess}, a guess: give encoding= to be sure",)
@@ -268,7 +255,7 @@ def decode(path: Path, data: bytes, encoding: str | None) -> Decoded:
             f"{path}: not plain text (NUL at character {text.index(chr(0))}): "
             "if it is UTF-16, give encoding='utf-16-le' or 'utf-16-be'"
         )
-    if half := _SURROGATE.search(text) if asked else None:
+    if stated and (half := _SURROGATE.search(text)):
         raise DataError(
             f"{path}: character {half.start()} is half of one (U+{ord(half[0]):X}): "
             "give the right encoding="

@@ -96,8 +96,10 @@ def column_names(header: Sequence[Any], where: str, *, fix: str = "") -> pd.Inde
     return pd.Index(names, dtype="str")
 
 
-def first_line_notes(path: Path, frame: pd.DataFrame) -> tuple[str, ...]:
-    """Note that the first line, which was taken for names, looks like one more row.
+def first_line_notes(
+    path: Path, frame: pd.DataFrame, *, header: bool | None = None
+) -> tuple[str, ...]:
+    """Note that the first line, which was taken for names unasked, looks like one more row.
 
     Examples
     --------
@@ -105,25 +107,20 @@ def first_line_notes(path: Path, frame: pd.DataFrame) -> tuple[str, ...]:
     >>> first_line_notes(Path("people.csv"), frame)
     ('people.csv: the first line looks like data (39, Private): give header=False (--no-header)',)
     """
+    if header is not None:
+        return ()
     names = list(frame.columns)
     same = np.stack([frame[name].head(_LOOKED_AT).str.strip() == name for name in names])
     # A line that repeats the whole header is left over from joining files.
     repeated = same[:, ~same.all(axis=0)].any(axis=1)
-    numbers = np.array([_is_number(name) for name in names])
+    points = pd.Series(names, dtype="str").str.replace(",", ".")
+    numbers = pd.to_numeric(points, errors="coerce").notna().to_numpy()
     counted = [[str(i + start) for i in range(len(names))] for start in (0, 1)]
     every = (repeated | numbers).all() and names not in counted
     if not every and 2 * repeated.sum() < len(names):
         return ()
     shown = ", ".join(name[:20] for name in names[:3]) + ", ..." * (len(names) > 3)
     return (f"{path}: the first line looks like data ({shown}): give {_NO_HEADER}",)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text.replace(",", "."))
-    except ValueError:
-        return False
-    return True
 
 
 def refuse_columns(path: Path, columns: int) -> None:
@@ -176,21 +173,19 @@ def read_delimited(
     text = source.text
     if not text or text.isspace():
         raise DataError(f"{path} is empty: expected a header line and rows")
-    asked = "\t" if delimiter == r"\t" else delimiter  # what a shell makes of it
-    if asked is not None and (len(asked) != 1 or asked in '"\r\n'):
-        raise DataError(f"{path}: delimiter {asked!r} is not one character: try one of , ; \\t |")
+    stated = "\t" if delimiter == r"\t" else delimiter  # what a shell makes of it
+    if stated is not None and (len(stated) != 1 or stated in '"\r\n'):
+        raise DataError(f"{path}: delimiter {stated!r} is not one character: try one of , ; \\t |")
     likely = _sniff(text)
-    delimiter = asked or likely or ","
+    delimiter = stated or likely or ","
     records = careful_records(path, source, delimiter)
     line, first = next(records)
-    if len(first) == 1 and (asked is None or likely is not None):
-        problem = f"{path}: found one column ('{first[0][:60]}')"
-        if likely is None:
-            raise DataError(f"{problem} and no usual delimiter: give delimiter=")
-        raise DataError(
-            f"{problem} with delimiter {asked!r}: {_DELIMITERS[likely]} seems right, "
-            f"give delimiter={likely!r}"
-        )
+    if len(first) == 1 and (stated is None or likely is not None):
+        problem, fix = " and no usual delimiter", "give delimiter="
+        if likely is not None:
+            problem = f" with delimiter {stated!r}"
+            fix = f"{_DELIMITERS[likely]} seems right, give delimiter={likely!r}"
+        raise DataError(f"{path}: found one column ('{first[0][:60]}'){problem}: {fix}")
     refuse_columns(path, len(first))
     frame = _read_plain(source, delimiter, len(first), skip=line - (header is False))
     if frame is not None:
@@ -208,12 +203,8 @@ def careful_records(path: Path, source: Decoded, delimiter: str) -> Iterator[Rec
     if stream.read(1) != "\ufeff":
         stream.seek(0)
     # strict: a quote that is never closed must not swallow the rest of the file.
-    reader = csv.reader(
-        stream,
-        delimiter=delimiter,
-        skipinitialspace=delimiter != " ",
-        strict=True,
-    )
+    spaced = delimiter != " "
+    reader = csv.reader(stream, delimiter=delimiter, skipinitialspace=spaced, strict=True)
     line = 1
     try:
         for fields in reader:
@@ -235,26 +226,22 @@ def _read_plain(source: Decoded, delimiter: str, width: int, *, skip: int) -> pd
         blank line between others, a line with too few or too many cells, a cell that is too long.
     """
     text = source.text
-    if '"' in text or not delimiter.isascii():
-        return None
-    if "\r" in text and text.count("\r") != text.count("\r\n"):
+    if '"' in text or not delimiter.isascii() or text.count("\r") != text.count("\r\n"):
         return None
     names = [str(i) for i in range(width)]
+    reading = pyarrow.csv.ReadOptions(
+        column_names=names,
+        skip_rows=skip,
+        block_size=_BLOCK,
+        use_threads=False,
+        encoding=source.codec,
+    )
+    parsing = pyarrow.csv.ParseOptions(delimiter=delimiter, quote_char=False)
+    types = dict.fromkeys(names, pa.large_string())
+    conversion = pyarrow.csv.ConvertOptions(check_utf8=False, column_types=types)
     try:
-        table = pyarrow.csv.read_csv(
-            pa.BufferReader(source.data),
-            pyarrow.csv.ReadOptions(
-                column_names=names,
-                skip_rows=skip,
-                block_size=_BLOCK,
-                use_threads=False,
-                encoding=source.codec,
-            ),
-            pyarrow.csv.ParseOptions(delimiter=delimiter, quote_char=False),
-            pyarrow.csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.large_string()), check_utf8=False
-            ),
-        )
+        data = pa.BufferReader(source.data)
+        table = pyarrow.csv.read_csv(data, reading, parsing, conversion)
     except pa.ArrowInvalid:
         return None
     end = len(text)
@@ -313,11 +300,9 @@ def looks_like_json(text: str) -> bool:
 def read_json(path: Path, text: str) -> pd.DataFrame:
     """Return a frame of text; its index is the line, or the number of the record from 1."""
     unit, documents = _documents(path, text)
-    places, records = [], []
-    names: set[str] = set()
+    places, records, names = [], [], set[str]()
     for place, value in documents:
-        where = f"{path}, {unit} {place}"
-        records.append(_record(where, value))
+        records.append(_record(f"{path}, {unit} {place}", value))
         places.append(place)
         # A key that is absent from a record is a cell of it nonetheless.
         names.update(records[-1])
@@ -333,8 +318,8 @@ def read_json(path: Path, text: str) -> pd.DataFrame:
 
 def _documents(path: Path, text: str) -> tuple[str, Iterator[tuple[int, Any]]]:
     """Return what records are counted by, and the records."""
-    first = text.lstrip().partition("\n")[0]
-    if not text.lstrip().startswith("[") and _complete(first):
+    start = text.lstrip()
+    if not start.startswith("[") and _complete(start.partition("\n")[0]):
         lines = ((i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip())
         return "line", ((i, _parse(path, line, i)) for i, line in lines)
     document = _parse(path, text)
@@ -367,16 +352,16 @@ def _parse(path: Path, text: str, line: int | None = None) -> Any:
 def _record(where: str, value: Any) -> dict[str, str | None]:
     """Return an object's values by key as text."""
     if not isinstance(value, tuple):
-        what = "an array" if isinstance(value, list) else "a single value"
-        raise DataError(f'{where}: {what} in place of an object such as {{"age": 31}}')
+        kind = "an array" if isinstance(value, list) else "a single value"
+        raise DataError(f'{where}: {kind} in place of an object such as {{"age": 31}}')
     record: dict[str, str | None] = {}
     for key, cell in value:
         if key in record:
             raise DataError(f"{where}: the key '{key}' occurs twice: rename one")
         if isinstance(cell, tuple | list):
-            what = "an object" if isinstance(cell, tuple) else "an array"
+            kind = "an object" if isinstance(cell, tuple) else "an array"
             raise DataError(
-                f"{where}, key '{key}': holds {what}, not one value: write one flat object a row "
+                f"{where}, key '{key}': holds {kind}, not one value: write one flat object a row "
                 "(pandas: orient='records')"
             )
         record[key] = cell if cell is None or isinstance(cell, str) else str(cell)
