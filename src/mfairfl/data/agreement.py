@@ -14,13 +14,13 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import islice, product
 from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
 from mfairfl.data.coding import Treated, label_codes
-from mfairfl.data.columns import MOST_GROUPS, Column, Columns, lookalike
+from mfairfl.data.columns import MOST_GROUPS, Columns, lookalike
 from mfairfl.data.sums import MOST_ROWS
 from mfairfl.data.task import Sensitive, Task
 from mfairfl.data.values import MISSING, StrictModel, canonical_text
@@ -131,14 +131,28 @@ def describe_columns(columns: Columns, task: Task, client: str, *, floor: int = 
     """Describe a file; with a floor, name values that so many rows hold, and count nothing."""
     named = {task.label, *(s.column for s in task.sensitive), *(task.categorical or ())}
     rows = len(next(iter(columns.values())).series) if columns else 0
-    profiles = [
-        _describe(column, keep=name in named)
-        for name, column in columns.items()
-        if name not in {*task.ignore, task.client}
-    ]
-    if floor > 1:
-        rows = _rounded_up(rows)
-        profiles = [_without_counts(column, rows, floor) for column in profiles]
+    rows = rows if floor == 1 else _rounded_up(rows)
+    profiles = []
+    for name, column in columns.items():
+        if name in {*task.ignore, task.client}:
+            continue
+        recognised = column.recognised
+        levels = column.levels if name in named or recognised is None else {}
+        texts, missing = int(column.not_numbers.sum()), int(column.missing.sum())
+        values = len(column.series) - missing
+        if floor > 1:
+            texts, values, missing = (0, rows, 0) if values else (0, 0, rows)
+            levels = {value: floor for value, n in levels.items() if n >= floor}
+        profile = ColumnProfile(
+            name=name,
+            values=values,
+            texts=texts,
+            missing=missing,
+            numeric=recognised is not None,
+            dates=recognised is not None and (bool(recognised.rules.date) or column.is_date),
+            levels=levels,
+        )
+        profiles.append(profile)
     return Profile(client=client, rows=rows, columns=tuple(profiles), floor=floor)
 
 
@@ -152,27 +166,6 @@ def _rounded_up(rows: int) -> int:
     """
     step = int(10 ** max(1, len(str(rows)) - 2))
     return -(-rows // step) * step
-
-
-def _without_counts(column: ColumnProfile, rows: int, floor: int) -> ColumnProfile:
-    levels = {value: floor for value, n in column.levels.items() if n >= floor}
-    some = {"values": rows if column.values else 0, "missing": 0 if column.values else rows}
-    plain = {"texts": 0, "levels": levels}
-    return column.model_copy(update=some | plain)
-
-
-def _describe(column: Column, *, keep: bool) -> ColumnProfile:
-    missing, recognised = column.missing, column.recognised
-    levels = column.levels if keep or recognised is None else {}
-    return ColumnProfile(
-        name=column.name,
-        values=int((~missing).sum()),
-        texts=int(column.not_numbers.sum()),
-        missing=int(missing.sum()),
-        numeric=recognised is not None,
-        dates=recognised is not None and (recognised.rules.date is not None or column.is_date),
-        levels=levels,
-    )
 
 
 def agree(profiles: Sequence[Profile], task: Task) -> Agreement:
@@ -192,36 +185,40 @@ def agree(profiles: Sequence[Profile], task: Task) -> Agreement:
     if not profiles:
         raise DataError("no client described its file: start the clients first")
     ordered = sorted(profiles, key=lambda profile: profile.client)
-    numeric, categorical, left_out = _roles(ordered, task)
+    numeric, categorical, few = _roles(ordered, task)
+    unfavourable = task.unfavourable or _other_label(ordered, task)
+    sensitive = [
+        s.model_copy(update={"groups": s.levels or _levels(ordered, s.column)})
+        for s in task.sensitive
+    ]
+    _check_groups(sensitive)
     resolved = task.model_copy(
         update={
-            "numeric": numeric,
-            "categorical": categorical,
-            "unfavourable": task.unfavourable or _other_label(ordered, task),
-            "sensitive": tuple(
-                s.model_copy(update={"groups": s.levels or _levels(ordered, s.column)})
-                for s in task.sensitive
-            ),
+            "numeric": tuple(numeric),
+            "categorical": tuple(categorical),
+            "unfavourable": unfavourable,
+            "sensitive": tuple(sensitive),
         }
     )
-    _check_groups(resolved)
-    dated = {name for name in numeric if _mostly_dates(_columns(ordered, name))}
-    differences = {
-        profile.client: tuple(islice(_differences(profile, resolved, dated), _SHOWN))
-        for profile in ordered
-    }
-    refused = {client: lines for client, lines in differences.items() if lines}
+    dated = set()
+    for name in numeric:
+        dates = [c.dates for c in _columns(ordered, name) if c.values and c.numeric]
+        dated |= {name} if 2 * sum(dates) > len(dates) else set()
+    refused = {}
+    for profile in ordered:
+        if lines := tuple(islice(_differences(profile, resolved, dated), _SHOWN)):
+            refused[profile.client] = lines
     fitting = [profile for profile in ordered if profile.client not in refused]
-    unread = [line for profile in fitting for line in _unread(profile, resolved)]
-    sensitive = tuple(_with_unrecorded(s, fitting, task) for s in resolved.sensitive)
-    return Agreement(
-        resolved.model_copy(update={"sensitive": sensitive}),
-        refused,
-        (
-            *(Treated("dropped", line) for line in left_out),
-            *(Treated("filled", line) for line in unread),
-        ),
-    )
+    treatment = [Treated("dropped", line) for line in few]
+    for profile, name in product(fitting, numeric):
+        column = profile.column(name)
+        if column is not None and column.texts:
+            texts = f"{column.texts} of {column.values} values are not numbers"
+            line = f"{profile.client}: column '{name}': {texts}, read as missing"
+            treatment.append(Treated("filled", line))
+    unrecorded = tuple(_with_unrecorded(s, fitting, task) for s in sensitive)
+    agreed = resolved.model_copy(update={"sensitive": unrecorded})
+    return Agreement(agreed, refused, tuple(treatment))
 
 
 def settle(profiles: Sequence[Profile], task: Task) -> Agreement:
@@ -264,10 +261,10 @@ def _fitting(profiles: Sequence[Profile], task: Task) -> int:
         return 0
 
 
-def _check_groups(task: Task) -> None:
+def _check_groups(sensitive: Sequence[Sensitive]) -> None:
     """Refuse groups of which there are too many to compare."""
-    sizes = [len(s.levels or ()) for s in task.sensitive]
-    for s, size in zip(task.sensitive, sizes, strict=True):
+    sizes = [len(s.levels or ()) for s in sensitive]
+    for s, size in zip(sensitive, sizes, strict=True):
         if not s.bins and size > MOST_GROUPS:
             raise DataError(
                 f"sensitive column '{s.column}': the files hold {size} distinct values; form a "
@@ -280,30 +277,17 @@ def _check_groups(task: Task) -> None:
         )
 
 
-def _unread(profile: Profile, task: Task) -> Iterator[str]:
-    """Yield a line for each numeric column of a file in which some cells are not numbers."""
-    for name in task.numeric or ():
-        column = profile.column(name)
-        if column is not None and column.texts:
-            yield (
-                f"{profile.client}: column '{name}': {column.texts} of {column.values} values are "
-                "not numbers, read as missing"
-            )
-
-
 def _roles(
     profiles: Sequence[Profile], task: Task
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return numeric and categorical columns; those in most files, as most files have them."""
+) -> tuple[Sequence[str], Sequence[str], list[str]]:
+    """Return numeric and categorical columns as most files have them, and lines of the others."""
     if task.numeric is not None and task.categorical is not None:
-        return task.numeric, task.categorical, ()
+        return task.numeric, task.categorical, []
+    numeric, categorical, few = list(task.numeric or ()), list(task.categorical or ()), list[str]()
     protected = {s.column for s in task.sensitive}
-    numeric, categorical = list(task.numeric or ()), list(task.categorical or ())
-    few = []
+    with_role = {*task.not_features, *numeric, *categorical}
     names = dict.fromkeys(column.name for profile in profiles for column in profile.columns)
-    for name in names:  # in the order of the files, as a single table has it
-        if name in {*task.not_features, *numeric, *categorical}:
-            continue
+    for name in [name for name in names if name not in with_role]:  # in the order of the files
         columns = _columns(profiles, name)
         # A sensitive one is needed anyway: rows that lack it are marked by the encoder.
         if 2 * len(columns) <= len(profiles) and name not in protected:
@@ -312,13 +296,9 @@ def _roles(
         filled = [column for column in columns if column.values]
         as_text = sum(not column.numeric for column in filled)
         (categorical if 2 * as_text >= max(len(filled), 1) else numeric).append(name)
-    more = [f"{len(few) - _NOTES} more columns are in few files: left out"]
-    return tuple(numeric), tuple(categorical), (*few[:_NOTES], *more[: len(few) > _NOTES])
-
-
-def _mostly_dates(columns: Sequence[ColumnProfile]) -> bool:
-    dates = [column.dates for column in columns if column.values and column.numeric]
-    return 2 * sum(dates) > len(dates)
+    if len(few) > _NOTES:
+        few[_NOTES:] = [f"{len(few) - _NOTES} more columns are in few files: left out"]
+    return numeric, categorical, few
 
 
 def _columns(profiles: Sequence[Profile], name: str) -> list[ColumnProfile]:
@@ -367,15 +347,14 @@ def _other_label(profiles: Sequence[Profile], task: Task) -> str:
         return f"not {task.favourable}"
     counts = Counter(value for column in columns for value in column.levels)
     codes = {task.favourable: 1} | label_codes(counts, task)
-    counts = Counter({value: files for value, files in counts.items() if not codes.get(value)})
-    if not counts:
+    others = sorted(value for value in counts if not codes.get(value))
+    if not others:
         clients = ", ".join(f"'{p.client}'" for p in profiles)
         raise DataError(
             f"label column '{task.label}': no file ({clients}) names a value other than "
             f"'{task.favourable}'; set task.label and task.favourable, or task.unfavourable"
         )
-    most = max(counts.values())
-    return min(value for value, files in counts.items() if files == most)
+    return max(others, key=lambda value: counts[value])
 
 
 def _differences(profile: Profile, task: Task, dated: Container[str]) -> Iterator[str]:

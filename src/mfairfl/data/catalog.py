@@ -225,10 +225,7 @@ def _option(where: str, value: object, default: OptionValue) -> OptionValue:
 
 
 def _task(
-    dataset: Entry,
-    task: Task,
-    sensitive: Sequence[str] | None,
-    options: Mapping[str, OptionValue],
+    dataset: Entry, task: Task, sensitive: Sequence[str] | None, options: Mapping[str, OptionValue]
 ) -> Task:
     """Keep the chosen attributes, by default the first, and the features that no option drops."""
     if isinstance(dataset, Dataset):

@@ -380,10 +380,7 @@ class Encoder(StrictModel):
         return sum(1 + column.indicator + len(column.derived_names) for column in self.numeric)
 
     def encode(
-        self,
-        X: pd.DataFrame,
-        rows: npt.NDArray[np.int64] | None = None,
-        out: Inputs | None = None,
+        self, X: pd.DataFrame, rows: npt.NDArray[np.int64] | None = None, out: Inputs | None = None
     ) -> Inputs:
         """Encode features column by column, as engines hold them: dense, or `compact`.
 

@@ -159,10 +159,7 @@ _START = re.compile(r'\s*(\{\s*["}]|\[\s*[\[{\]"\d])')
 _CONSTANTS = {"NaN": None, "Infinity": "inf", "-Infinity": "-inf"}
 # Objects become tuples of pairs, in which a repeated key is still seen, and arrays lists.
 _decode = json.JSONDecoder(
-    object_pairs_hook=tuple,
-    parse_int=str,
-    parse_float=str,
-    parse_constant=_CONSTANTS.__getitem__,
+    object_pairs_hook=tuple, parse_int=str, parse_float=str, parse_constant=_CONSTANTS.__getitem__
 ).decode
 
 
