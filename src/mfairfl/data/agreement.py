@@ -138,6 +138,7 @@ def describe_columns(columns: Columns, task: Task, client: str, *, floor: int = 
             continue
         recognised = column.recognised
         levels = column.levels if name in named or recognised is None else {}
+        dated = column.series.dtype.kind in "mM" or (recognised and recognised.rules.date)
         texts, missing = int(column.not_numbers.sum()), int(column.missing.sum())
         values = len(column.series) - missing
         if floor > 1:
@@ -149,7 +150,7 @@ def describe_columns(columns: Columns, task: Task, client: str, *, floor: int = 
             texts=texts,
             missing=missing,
             numeric=recognised is not None,
-            dates=recognised is not None and (bool(recognised.rules.date) or column.is_date),
+            dates=bool(recognised and dated),
             levels=levels,
         )
         profiles.append(profile)

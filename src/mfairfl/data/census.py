@@ -28,17 +28,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mfairfl.data import sources
 from mfairfl.data.columns import require_columns
-from mfairfl.data.sources import (
-    BuiltIn,
-    CacheEntry,
-    Check,
-    OptionValue,
-    RowsRead,
-    Unavailable,
-    download,
-    read_csv,
-)
 from mfairfl.data.task import Bin, Sensitive, Task
 from mfairfl.data.values import canonical_text
 from mfairfl.errors import DataError, require_known
@@ -130,7 +121,7 @@ def read_archive(file: IO[bytes], name: str) -> pd.DataFrame:
 
 def _read_people(source: Any, name: str) -> pd.DataFrame:
     wanted = {"usecols": lambda column: column.upper() in _WANTED}
-    return read_csv(source, name, low_memory=False, **wanted).rename(columns=str.upper)
+    return sources.read_csv(source, name, low_memory=False, **wanted).rename(columns=str.upper)
 
 
 def income_table(frame: pd.DataFrame, name: str) -> IncomeTable:
@@ -234,17 +225,15 @@ def fitted_task(task: Task, frame: pd.DataFrame, *, coded: bool = False) -> Task
 def _groups(sensitive: Sensitive, codes: set[str], *, coded: bool) -> Sensitive:
     """Leave out groups that no row is in, and names that a file's own codes do not bear."""
     values, rest = sensitive.bin_of_value, sensitive.rest
-    if coded and rest is None:
-        return sensitive.model_copy(update={"bins": (), "groups": tuple(sorted(codes))})
-    if coded:
+    bins, groups = tuple[Bin, ...](), tuple(sorted(codes))
+    if not coded:
+        names = {name for value, name in values.items() if value in codes} | {rest}
+        bins = tuple(b for b in sensitive.bins if b.name in names)
+        groups = tuple(group for group in sensitive.groups or () if group in names)
+    elif rest is not None:
         bins = tuple(Bin(name=value, values=(value,)) for value in values)
-        return sensitive.model_copy(update={"bins": bins, "groups": (rest, *values)})
-    names = {name for value, name in values.items() if value in codes} | {rest}
-    update = {
-        "bins": tuple(b for b in sensitive.bins if b.name in names),
-        "groups": tuple(group for group in sensitive.groups or () if group in names),
-    }
-    return sensitive.model_copy(update=update)
+        groups = (rest, *values)
+    return sensitive.model_copy(update={"bins": bins, "groups": groups})
 
 
 _log = logging.getLogger(__name__)
@@ -254,7 +243,7 @@ _FIRST_YEAR = 2014  # earlier files have other columns
 _REDUCTION = 1
 
 
-class CensusDataset(BuiltIn):
+class CensusDataset(sources.BuiltIn):
     """A task over the Bureau's person records, with the options `year` and `states`.
 
     `rows` is the published number of the default year and states.
@@ -279,10 +268,10 @@ class CensusDataset(BuiltIn):
         *,
         folder: Path,
         offline: bool,
-        options: Mapping[str, OptionValue],
+        options: Mapping[str, sources.OptionValue],
         chosen: Collection[str],
         **_: Any,
-    ) -> RowsRead:
+    ) -> sources.RowsRead:
         """Return the task's rows: from the cache or the Bureau, or from the user's own files.
 
         Parameters
@@ -322,13 +311,13 @@ class CensusDataset(BuiltIn):
         if {"year": year, "states": states} == self.options and len(frame) != self.rows:
             notes.append(f"{len(frame):,} rows, where {self.rows:,} were published")
         task = fitted_task(self.task, frame)
-        return RowsRead(frame, _joined_sha256(year, sums), tuple(notes), task)
+        return sources.RowsRead(frame, _joined_sha256(year, sums), tuple(notes), task)
 
-    def checks(self, folder: Path) -> list[Check]:
+    def checks(self, folder: Path) -> list[sources.Check]:
         """Compare every cached table with its recorded sum."""
         entries = (_cache(path.parent, path.stem) for path in sorted(folder.glob("*/*.json")))
         tables = [table for entry in entries if (table := entry.read()) is not None]
-        nothing = Check(str(folder), "of what was fetched", None, False)
+        nothing = sources.Check(str(folder), "of what was fetched", None, False)
         return [table.check for table in tables] or [nothing]
 
     def _fetch(self, year: int, state: str, folder: Path) -> tuple[bytes, dict[str, Any]]:
@@ -337,8 +326,8 @@ class CensusDataset(BuiltIn):
         _log.info("%s: fetching %s", self.name, address)
         with tempfile.TemporaryFile(dir=folder, prefix=".archive-") as archive:
             try:
-                download(address, archive, limit=self.largest)
-            except Unavailable as reason:
+                sources.download(address, archive, limit=self.largest)
+            except sources.Unavailable as reason:
                 if reason.missing:
                     problem = f"{reason}: the Bureau has no such file; check year and states (of "
                     problem += "2020 there is no regular one-year file)"
@@ -373,7 +362,7 @@ class CensusDataset(BuiltIn):
             raise DataError(f"{address} holds records of {', '.join(strangers)}: expected {state}")
         return table
 
-    def _local(self, path: Path, year: int, states: Sequence[str] | None) -> RowsRead:
+    def _local(self, path: Path, year: int, states: Sequence[str] | None) -> sources.RowsRead:
         """Read the user's own file or folder; without `states` whatever states it holds."""
         if not path.exists():
             raise DataError(
@@ -404,16 +393,16 @@ class CensusDataset(BuiltIn):
         if not table.reduced:
             notes.append(f"{len(frame):,} of {table.people:,} people are in the task")
         task = fitted_task(self.task, frame, coded="RAC1P" in table.merged)
-        return RowsRead(frame, digest, tuple(notes), task)
+        return sources.RowsRead(frame, digest, tuple(notes), task)
 
 
-def _cache(folder: Path, state: str) -> CacheEntry:
+def _cache(folder: Path, state: str) -> sources.CacheEntry:
+    table, manifest = folder / f"{state}.parquet", folder / f"{state}.json"
     facts = ("source", "table_sha256", "archive_sha256")
-    version = {"reduction": _REDUCTION}
-    return CacheEntry(folder / f"{state}.parquet", folder / f"{state}.json", version, facts)
+    return sources.CacheEntry(table, manifest, {"reduction": _REDUCTION}, facts)
 
 
-def _states(value: OptionValue) -> tuple[str, ...]:
+def _states(value: sources.OptionValue) -> tuple[str, ...]:
     """Return the chosen states in the catalogue's order, so that equal sets are equal tables."""
     chosen = {str(state).upper() for state in value} if isinstance(value, tuple) else set()
     require_known("state", sorted(chosen), STATES, DataError, where="option states")

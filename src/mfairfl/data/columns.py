@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -77,11 +77,6 @@ class Column:
         """The kind of the values: text unless the frame has a type for them."""
         kind = self.series.dtype.kind
         return "m" if kind in "mM" else "n" if kind in "iuf" else kind
-
-    @property
-    def is_date(self) -> bool:
-        """Whether the frame has the values as dates or times."""
-        return self._kind == "m"
 
     def place(self, position: int) -> str:
         """Name the cell at `position` for a message."""
@@ -175,9 +170,9 @@ class Column:
 
         Cells of a frame that have a type are judged by it, but for infinities.
         """
-        if self._kind in "bm":
-            return Recognised(self.rules, {}) if self._kind == "m" else None
-        if self._kind == "n" and not (np.abs(self._typed) > LARGEST).any():
+        if self._kind == "b":
+            return None
+        if self._kind == "m" or (self._kind == "n" and not (np.abs(self._typed) > LARGEST).any()):
             return Recognised(self.rules, {})
         levels = self.levels
         return recognise(list(levels), np.array([*levels.values()], dtype=np.intp), self.rules)
@@ -207,16 +202,9 @@ class Column:
         if not refused.any():
             return numbers
         recognised = self.recognised
-        if recognised is None:
-            self._refuse(int(refused.argmax()))
-        return self._parsed(recognised.rules)
-
-    def _parsed(self, rules: ColumnRules) -> npt.NDArray[np.float64]:
-        codes, texts = self._distinct
-        missing = set(rules.missing_codes)
-        return parse([MISSING if text in missing else text for text in texts], rules)[codes]
-
-    def _refuse(self, position: int) -> NoReturn:
+        if recognised is not None:
+            return self._parsed(recognised.rules)
+        position = int(refused.argmax())
         text, place = self.text(position), self.place(position)
         endless = text.lstrip("+-").lower() in ("inf", "infinity")
         if endless or np.isfinite(parse([text], self.rules)[0]):
@@ -228,6 +216,11 @@ class Column:
             f"{place}: '{text}' is not a number: correct it, leave the cell empty, declare it by "
             f"missing_codes in [task.columns.{self.name}], or list the column in categorical"
         )
+
+    def _parsed(self, rules: ColumnRules) -> npt.NDArray[np.float64]:
+        codes, texts = self._distinct
+        missing = set(rules.missing_codes)
+        return parse([MISSING if text in missing else text for text in texts], rules)[codes]
 
     @property
     def missing(self) -> npt.NDArray[np.bool_]:
@@ -246,10 +239,11 @@ class Column:
     def not_numbers(self) -> npt.NDArray[np.bool_]:
         """Which rows hold a text that does not read as a number ("007" does not)."""
         if self.recognised is not None:
-            return self.each(self.recognised.odd.__contains__, np.bool_)
-        levels = list(self.levels)
-        words = set(itertools.compress(levels, ~are_numbers(levels, self.rules)))
-        return self.each(words.__contains__, np.bool_)
+            odd = set(self.recognised.odd)
+        else:
+            levels = list(self.levels)
+            odd = set(itertools.compress(levels, ~are_numbers(levels, self.rules)))
+        return self.each(odd.__contains__, np.bool_)
 
     @property
     def example(self) -> str:
@@ -319,11 +313,10 @@ def require_present(present: Iterable[str], needed: Iterable[str], table: str) -
         return
     several, quoted = len(lacking) > 1, ", ".join(f"'{name}'" for name in lacking)
     lower = {name.lower(): name for name in columns}
+    shown = ", ".join(columns[:10]) + ", ..." * (len(columns) > 10)
+    fix = f"add {'them' if several else 'it'} (there are {shown})"
     if near := get_close_matches(lacking[0].lower(), lower, n=1):
         fix = f"rename '{lower[near[0]]}' if it is meant"
-    else:
-        shown = ", ".join(columns[:10]) + ", ..." * (len(columns) > 10)
-        fix = f"add {'them' if several else 'it'} (there are {shown})"
     raise DataError(f"{table} lacks the column{'s' * several} {quoted}: {fix}")
 
 

@@ -136,12 +136,15 @@ def find_differences(columns: Columns, *, sensitive: Collection[str] = ()) -> li
     >>> find_differences({"chol": chol})[0].clients
     ('b',)
     """
-    sizes: dict[str, int] = {}
-    for clients in columns.values():
-        for client, column in clients.items():
-            # Sums may leave out rare categories: the largest number is that of the rows.
-            sizes[client] = max(column.rows, sizes.get(client, 0))
-    differences = list(_small(sizes))
+    # Sums may leave out rare categories: the largest number is that of the rows.
+    sizes = sorted((c, column.rows) for of in columns.values() for c, column in of.items())
+    small = {client: n for client, n in dict(sizes).items() if n < FEW_ROWS}
+    differences: list[Difference] = []
+    if small:
+        have = "1 client has" if len(small) == 1 else f"{len(small):,} clients have"
+        named = some_of([f"{client} ({n})" for client, n in small.items()])
+        message = f"{have} fewer than {FEW_ROWS} rows: {named}: merge with others or leave out"
+        differences.append(Difference("rows", "", tuple(small), message))
     for name, clients in columns.items():
         judged = {c: column for c, column in clients.items() if column.rows >= FEW_ROWS}
         if name not in sensitive:  # those rows are not recorded, as is noted elsewhere
@@ -149,8 +152,11 @@ def find_differences(columns: Columns, *, sensitive: Collection[str] = ()) -> li
         comparable = {c: column for c, column in judged.items() if column.values >= FEW_ROWS}
         if len(comparable) < 2:
             continue
-        if names_client := list(_names_client(name, comparable)):
-            differences += names_client
+        only = {column.only for column in comparable.values()}
+        if None not in only and len(only) > 1:
+            fix = "it names the client, list it in ignore"
+            message = f"column '{name}' has one value at each client: {fix}"
+            differences.append(Difference("client", name, tuple(comparable), message))
             continue
         differences += _spelling(name, comparable)
         if name not in sensitive:
@@ -159,33 +165,13 @@ def find_differences(columns: Columns, *, sensitive: Collection[str] = ()) -> li
     return differences
 
 
-def _small(sizes: Mapping[str, int]) -> Iterator[Difference]:
-    small = {client: n for client, n in sorted(sizes.items()) if n < FEW_ROWS}
-    if small:
-        have = "1 client has" if len(small) == 1 else f"{len(small):,} clients have"
-        named = some_of([f"{client} ({n})" for client, n in small.items()])
-        message = f"{have} fewer than {FEW_ROWS} rows: {named}: merge with others or leave out"
-        yield Difference("rows", "", tuple(small), message)
-
-
 def _empty(name: str, clients: Mapping[str, ClientColumn]) -> Iterator[Difference]:
     gaps = {c: h.rows - h.values for c, h in clients.items() if h.values <= (1 - _EMPTY) * h.rows}
     if gaps and any(2 * column.values > column.rows for column in clients.values()):
         named = some_of([f"{c} ({n:,} of {clients[c].rows:,} rows)" for c, n in gaps.items()])
-        message = (
-            f"column '{name}' has no value at {named}: list it in ignore, or fill it in there"
-        )
+        where = f"column '{name}' has no value at {named}"
+        message = f"{where}: list it in ignore, or fill it in there"
         yield Difference("empty", name, tuple(gaps), message)
-
-
-def _names_client(name: str, clients: Mapping[str, ClientColumn]) -> Iterator[Difference]:
-    """Find a column that is constant at each client, but not everywhere the same."""
-    only = [column.only for column in clients.values()]
-    if None not in only and len(set(only)) > 1:
-        message = (
-            f"column '{name}' has one value at each client: it names the client, list it in ignore"
-        )
-        yield Difference("client", name, tuple(clients), message)
 
 
 def _constant(name: str, clients: Mapping[str, ClientColumn]) -> Iterator[Difference]:
@@ -193,10 +179,8 @@ def _constant(name: str, clients: Mapping[str, ClientColumn]) -> Iterator[Differ
     others = [column for column in clients.values() if column.only is None]
     stuck: dict[str, list[str]] = {}
     for client, column in clients.items():
-        value = column.only
-        if value is None or not others:
-            continue
-        if _share(value, column.mean, others) ** column.values < _UNLIKELY:
+        value = column.only if others else None
+        if value and _share(value, column.mean, others) ** column.values < _UNLIKELY:
             stuck.setdefault(value, []).append(client)
     for value, where in stuck.items():
         named = some_of([f"{client} ({clients[client].values:,} rows)" for client in where])
@@ -218,9 +202,8 @@ def _share(value: str, number: float, others: Sequence[ClientColumn]) -> float:
         other.values * (other.deviation**2 + (other.mean - number) ** 2) for other in others
     )
     most = sum(other.values * other.most for other in others) / rows
-    if not squares:  # numbers below 1e-154, whose squares are nothing
-        return most
-    return min(most, 1 - (mean - number) ** 2 / (squares / rows))
+    # Squares of numbers below 1e-154 are nothing.
+    return min(most, 1 - (mean - number) ** 2 / (squares / rows)) if squares else most
 
 
 def _units(
@@ -305,8 +288,7 @@ def difference_lines(differences: Iterable[Difference]) -> list[tuple[Difference
     """
     alike: dict[tuple[DifferenceKind, tuple[str, ...]], list[Difference]] = {}
     for difference in differences:
-        key = difference.kind, difference.clients
-        alike.setdefault(key, []).append(difference)
+        alike.setdefault((difference.kind, difference.clients), []).append(difference)
     lines: list[tuple[DifferenceKind, str]] = []
     for (kind, clients), same in alike.items():
         if len(same) <= 3:
@@ -314,8 +296,8 @@ def difference_lines(differences: Iterable[Difference]) -> list[tuple[Difference
         else:
             verb, fix = _MANY[kind]
             named = some_of([difference.column for difference in same])
-            where = some_of(clients)
-            lines.append((kind, f"{len(same)} columns {verb} {where}: {named}: {fix}"))
+            line = f"{len(same)} columns {verb} {some_of(clients)}: {named}: {fix}"
+            lines.append((kind, line))
     return lines
 
 

@@ -69,16 +69,15 @@ class PredictionColumns(StrictModel):
             )
         if self.prediction is not None and self.threshold is not None:
             raise ConfigError("prediction and threshold: give only one of them")
-        named = self.named
-        if twice := next((name for name in named if named.count(name) > 1), None):
-            raise ConfigError(f"column '{twice}' is named for two things")
+        if twice := [name for name in self.named if self.named.count(name) > 1]:
+            raise ConfigError(f"column '{twice[0]}' is named for two things")
         return self
 
     @property
     def named(self) -> tuple[str, ...]:
         """All columns that are read."""
-        others = (self.prediction, self.label, self.score, self.client)
-        return (*self.sensitive, *(name for name in others if name is not None))
+        others = filter(None, (self.prediction, self.label, self.score, self.client))
+        return (*self.sensitive, *others)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -146,27 +145,24 @@ def read_predictions(columns: Columns, roles: PredictionColumns, table: str) -> 
             "split='test' (--split test), or accept train rows, split='all' (--split all)"
         )
     roles = as_predicted(columns, roles)
-    rows = len(columns[roles.sensitive[0]].series)
-    gaps = {
-        "no decision": roles.prediction and columns[roles.prediction].missing,
-        "no score": roles.score and columns[roles.score].missing_number,
-        "no client": roles.client and columns[roles.client].missing,
-    }
-    lost, left_out = np.zeros(rows, dtype=bool), {}
-    for reason, gap in gaps.items():
-        if isinstance(gap, np.ndarray) and (gap & ~lost).any():
-            left_out[reason] = int((gap & ~lost).sum())
+    lost, left_out = np.zeros(len(columns[roles.sensitive[0]].series), dtype=bool), {}
+    needed = {"decision": roles.prediction, "score": roles.score, "client": roles.client}
+    for value, name in needed.items():
+        if name is not None:
+            gap = columns[name].missing_number if value == "score" else columns[name].missing
+            left_out[f"no {value}"] = int((gap & ~lost).sum())
             lost |= gap
+    left_out = {reason: count for reason, count in left_out.items() if count}
     if lost.all():
         raise DataError(f"{table}: no row can be counted ({', '.join(left_out)}): fill it in")
     columns = {name: columns[name].take(~lost) for name in roles.named}
     scores = None if roles.score is None else columns[roles.score].numbers
+    labels = None
     if roles.prediction is None:
         decisions = np.asarray(scores) > (roles.threshold or 0.0)
     else:
         column = columns[roles.prediction]
         decisions = column.each(_decision_codes(column, roles).get, object)
-    labels = None
     if roles.label is not None:
         column = columns[roles.label]
         labels = column.each(_label_codes(column, roles).get, object)
@@ -238,10 +234,10 @@ def as_predicted(columns: Columns, roles: PredictionColumns) -> PredictionColumn
     >>> read.prediction, read.selected, read.favourable
     ('favourable', '1', 'No')
     """
-    others = {*roles.named} - {roles.prediction}
-    if roles.selected is not None or roles.prediction not in (_DECISION, _FAVOURABLE):
+    written = {_DECISION, _FAVOURABLE}
+    if roles.selected is not None or roles.prediction not in written:
         return roles
-    if not {_DECISION, _FAVOURABLE} <= columns.keys() or {_DECISION, _FAVOURABLE} & others:
+    if not written <= columns.keys() or written & ({*roles.named} - {roles.prediction}):
         return roles
     decided, worth = columns[_DECISION].texts.tolist(), columns[_FAVOURABLE].texts.tolist()
     pairs = set(zip(decided, worth, strict=True)) - {(MISSING, MISSING)}
@@ -289,19 +285,17 @@ def _label_codes(column: Column, roles: PredictionColumns) -> Mapping[str, int]:
     """Return 1 for the favourable label and 0 for the other one."""
     levels = list(column.levels)
     if roles.favourable is None:
-        if (pair := _pair(levels)) is not None:
-            return pair
-        raise _which_is_favourable(column)
+        if (pair := _pair(levels)) is None:
+            raise _which_is_favourable(column)
+        return pair
     codes = label_codes(levels, _as_task(column, roles.favourable))
-    if len(codes) == len(levels):
-        return codes
-    other = _only_other(levels, roles.favourable)
-    if other is None:
+    known = codes if len(codes) == len(levels) else _only_other(levels, roles.favourable)
+    if known is None:
         raise DataError(
             f"{column.table}: '{column.name}' holds {some_of(levels)}: a label has two values, "
             f"one of them '{roles.favourable}' (favourable)"
         )
-    return other
+    return known
 
 
 def _decision_codes(column: Column, roles: PredictionColumns) -> Mapping[str, int]:
@@ -316,8 +310,7 @@ def _decision_codes(column: Column, roles: PredictionColumns) -> Mapping[str, in
                 f"{some_of(levels)}"
             )
         return stated
-    pair = _pair(levels)
-    like_labels: Mapping[str, int] | None = None
+    pair, like_labels = _pair(levels), None
     if roles.favourable is not None:
         codes = label_codes(levels, _as_task(column, roles.favourable))
         like_labels = codes if len(codes) == len(levels) else None
@@ -337,13 +330,8 @@ def _decision_codes(column: Column, roles: PredictionColumns) -> Mapping[str, in
     return decided
 
 
-def _as_task(column: Column, favourable: str, *, others_unfavourable: bool = False) -> Task:
-    return Task(
-        label=column.name,
-        favourable=favourable,
-        sensitive=(),
-        others_unfavourable=others_unfavourable,
-    )
+def _as_task(column: Column, favourable: str, **options: bool) -> Task:
+    return Task(label=column.name, favourable=favourable, sensitive=(), **options)
 
 
 def _pair(levels: list[str]) -> dict[str, int] | None:

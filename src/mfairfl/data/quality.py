@@ -223,40 +223,32 @@ def find_traps(
     >>> [(trap.kind, trap.column) for trap in find_traps(X, None, {})]
     [('identifier', 'no'), ('constant', 'place')]
     """
+    if y is not None and np.bincount(y, minlength=2).min() < _ENOUGH_LABELS:
+        y = None
     columns: dict[str, _ColumnSummary] = {}
     traps: list[Trap] = []
-    for name in X.columns:
+    for name in map(str, X.columns):
         distinct = Distinct.of(X[name])
-        columns[str(name)] = _ColumnSummary.of(distinct)
-        traps += _decides(str(name), distinct, y)
-    useless = set()
+        columns[name] = _ColumnSummary.of(distinct)
+        if y is not None and (rule := alone(distinct, y)).suspicious:
+            why = f"accuracy {rule.accuracy:.3f}, that of the constant classifier "
+            why += f"{rule.constant:.3f}; ROC-AUC {rule.auc:.3f}"
+            traps.append(Trap("label", name, why))
+    useful = dict(columns)
     for name, column in columns.items():
         if name in sensitive:  # one of several files may hold one group alone
             continue
         if column.constant:
             only = column.distinct[0]
             traps.append(Trap("constant", name, f"{only:g}" if column.numeric else str(only)))
-            useless.add(name)
+            del useful[name]
         elif name not in measured and (kind := _names_rows(name, column)):
-            what = "whole numbers" if column.numeric else "texts"
-            why = f"{len(column.distinct):,} different {what} in {column.filled:,} rows"
+            values = "whole numbers" if column.numeric else "texts"
+            why = f"{len(column.distinct):,} different {values} in {column.filled:,} rows"
             traps.append(Trap(kind, name, why))
-            useless |= {name} if kind == "identifier" else set()
-    useful = {name: column for name, column in columns.items() if name not in useless}
+            if kind == "identifier":
+                del useful[name]
     return [*traps, *_repeats(X, useful, sensitive)]
-
-
-def _decides(name: str, column: Distinct, y: Labels | None) -> Iterator[Trap]:
-    """Yield a column that predicts the label too well."""
-    if y is None or min(int(y.sum()), len(y) - int(y.sum())) < _ENOUGH_LABELS:
-        return
-    rule = alone(column, y)
-    if rule.suspicious:
-        why = (
-            f"accuracy {rule.accuracy:.3f}, that of the constant classifier {rule.constant:.3f}; "
-            f"ROC-AUC {rule.auc:.3f}"
-        )
-        yield Trap("label", name, why)
 
 
 def _names_rows(name: str, column: _ColumnSummary) -> Literal["identifier", "unique"] | None:
@@ -267,17 +259,17 @@ def _names_rows(name: str, column: _ColumnSummary) -> Literal["identifier", "uni
         return None
     if not column.numeric:
         return "identifier"
-    if (column.distinct != np.round(column.distinct)).any() or column.distinct.min() < 0:
+    low, high = column.distinct.min(), column.distinct.max()
+    if (column.distinct != np.round(column.distinct)).any() or low < 0:
         return None
-    if _called_identifier(name) or _given_out(column):
+    words = words_of(name)  # PassengerId and account_no are called identifiers
+    if not _ID_WORDS.isdisjoint(words) or not _LAST_ID_WORDS.isdisjoint(words[-1:]):
         return "identifier"
-    return "unique" if count == column.filled and _equally_long(column) else None
-
-
-def _called_identifier(name: str) -> bool:
-    """Return whether a column is called like an identifier, as PassengerId and account_no are."""
-    words = words_of(name)
-    return bool(words) and (words[-1] in _LAST_ID_WORDS or not _ID_WORDS.isdisjoint(words))
+    if _given_out(column):
+        return "identifier"
+    # As many digits everywhere, and more than amounts tend to have.
+    equally_long = len(f"{low:.0f}") == len(f"{high:.0f}") >= _LONG
+    return "unique" if count == column.filled and equally_long else None
 
 
 def _given_out(column: _ColumnSummary) -> bool:
@@ -290,12 +282,6 @@ def _given_out(column: _ColumnSummary) -> bool:
     distinct = -places * np.expm1(column.filled * np.log1p(-1 / max(places, 2)))
     repeats = column.filled - distinct
     return bool(repeats >= 10 and column.filled - len(column.distinct) < repeats / 4)
-
-
-def _equally_long(column: _ColumnSummary) -> bool:
-    """Return whether all numbers have as many digits, and more than amounts tend to have."""
-    lengths = {len(f"{end:.0f}") for end in (column.distinct.min(), column.distinct.max())}
-    return len(lengths) == 1 and lengths.pop() >= _LONG
 
 
 def _repeats(
@@ -377,18 +363,18 @@ def trap_lines(traps: Iterable[Trap]) -> list[tuple[TrapKind, str]]:
     column 'no' names rows (9 different texts): list it in ignore
     column 'Over18' never changes (Y): list it in ignore
     """
-    traps = list(traps)
+    alike: dict[TrapKind, list[Trap]] = {kind: [] for kind in _LINES}
+    for trap in traps:
+        alike[trap.kind].append(trap)
     lines: list[tuple[TrapKind, str]] = []
     for kind, (verb, verbs, fix) in _LINES.items():
-        match [trap for trap in traps if trap.kind == kind]:
-            case []:
-                continue
-            case [trap]:
-                lines.append((kind, f"column '{trap.column}' {verb} ({trap.why}): {fix}"))
-            case several:
-                named = some_of([f"{trap.column} ({trap.why})" for trap in several], most=10)
-                line = f"{len(several)} columns {verbs}: {named}: {fix.replace(' it ', ' them ')}"
-                lines.append((kind, line))
+        if len(alike[kind]) == 1:
+            trap = alike[kind][0]
+            lines.append((kind, f"column '{trap.column}' {verb} ({trap.why}): {fix}"))
+        elif alike[kind]:
+            named = some_of([f"{trap.column} ({trap.why})" for trap in alike[kind]], most=10)
+            line = f"{len(alike[kind])} columns {verbs}: {named}: {fix.replace(' it ', ' them ')}"
+            lines.append((kind, line))
     return lines
 
 

@@ -19,19 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import ValidationError
 
-from mfairfl.data.coding import (
-    ORDERED_LABELS,
-    Gap,
-    Remarks,
-    Treated,
-    coded_labels,
-    feature_gaps,
-    group_codes,
-    group_gaps,
-    listed,
-    refuse_missing,
-    without_missing,
-)
+from mfairfl.data import coding
 from mfairfl.data.columns import (
     Column,
     Columns,
@@ -88,7 +76,7 @@ class Table:
     sha256: str
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
-    treatment: tuple[Treated, ...] = ()
+    treatment: tuple[coding.Treated, ...] = ()
     places: npt.NDArray[np.intp] | None = None
 
     def __len__(self) -> int:
@@ -205,10 +193,10 @@ def task_from_roles(
     require_columns(columns, [label], name)
     if favourable is None:
         levels = list(columns[label].levels)
-        if levels not in ORDERED_LABELS:
+        if levels not in coding.ORDERED_LABELS:
             raise ConfigError(
                 f"{name}: which value of '{label}' is good for a person? Pass favourable= "
-                f"(values: {listed(levels)})"
+                f"(values: {coding.listed(levels)})"
             )
         favourable = levels[1]
     fields |= {"label": label, "favourable": favourable, "sensitive": attributes, "client": client}
@@ -239,7 +227,7 @@ def features_frame(frame: Any, task: Task, *, name: str = "the frame") -> pd.Dat
         raise ConfigError("the task's columns have no roles yet: use the task of a table")
     columns = _with_absent(columns_of(read_frame(frame), name, task), task, name)
     require_present(columns, (*task.numeric, *task.categorical), name)
-    refuse_missing(feature_gaps(columns, task), "fill it in")
+    coding.refuse_missing(coding.feature_gaps(columns, task), "fill it in")
     return _features(columns, task)
 
 
@@ -257,11 +245,14 @@ def cells_of(frame: Any, task: Task, *, name: str = "the frame") -> npt.NDArray[
     """
     columns = _with_absent(columns_of(read_frame(frame), name, task), task, name)
     require_present(columns, [s.column for s in task.sensitive], name)
-    gaps = [Gap(columns[s.column], group_gaps(columns[s.column], s)) for s in task.sensitive]
-    refuse_missing(gaps, "fill it in: decisions depend on the group")
+    gaps = [
+        coding.Gap(columns[s.column], coding.group_gaps(columns[s.column], s))
+        for s in task.sensitive
+    ]
+    coding.refuse_missing(gaps, "fill it in: decisions depend on the group")
     groups = np.empty((len(next(iter(columns.values())).series), len(task.sensitive)), np.int16)
     for i, sensitive in enumerate(task.sensitive):
-        groups[:, i] = group_codes(columns[sensitive.column], sensitive)[0]
+        groups[:, i] = coding.group_codes(columns[sensitive.column], sensitive)[0]
     return _cells(groups, task.attributes)
 
 
@@ -285,14 +276,14 @@ def table_from_columns(
     columns = _with_absent(columns, task, name)
     require_columns(columns, task.named_columns, name)
     partial = task.resolved  # one of several files: it may lack values that others hold
-    remarks = Remarks(list(notes))
+    remarks = coding.Remarks(list(notes))
     task = _with_roles(columns, task, name, remarks)
     columns, task = _read_numbers(columns, task, remarks, partial=partial)
-    columns, task, places = without_missing(columns, task, name, remarks, partial=partial)
-    y, task = coded_labels(columns[task.label], task, remarks)
+    columns, task, places = coding.without_missing(columns, task, name, remarks, partial=partial)
+    y, task = coding.coded_labels(columns[task.label], task, remarks)
     groups, resolved = np.empty((len(y), len(task.sensitive)), np.int16), list[Sensitive]()
     for i, sensitive in enumerate(task.sensitive):
-        groups[:, i], known = group_codes(columns[sensitive.column], sensitive, remarks)
+        groups[:, i], known = coding.group_codes(columns[sensitive.column], sensitive, remarks)
         resolved.append(known)
     task = task.model_copy(update={"sensitive": tuple(resolved)})
     protected = [sensitive.column for sensitive in task.sensitive]
@@ -334,7 +325,7 @@ def _with_absent(columns: Columns, task: Task, name: str) -> Columns:
     return {**columns, **{c: Column(name, series) for c, series in absent.items()}}
 
 
-def _with_roles(columns: Columns, task: Task, name: str, remarks: Remarks) -> Task:
+def _with_roles(columns: Columns, task: Task, name: str, remarks: coding.Remarks) -> Task:
     """Fill in numeric and categorical; note columns left out, warn of those that hold both."""
     never = task.not_features
     numeric = [c for c in task.numeric or () if c not in never]
@@ -362,7 +353,7 @@ def _with_roles(columns: Columns, task: Task, name: str, remarks: Remarks) -> Ta
 
 
 def _read_numbers(
-    columns: Columns, task: Task, remarks: Remarks, *, partial: bool
+    columns: Columns, task: Task, remarks: coding.Remarks, *, partial: bool
 ) -> tuple[Columns, Task]:
     """Settle the notation of the numeric columns, and keep it in the task unless it is fixed."""
     rules = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections import Counter
@@ -49,10 +50,8 @@ class Bin(StrictModel):
     @property
     def interval(self) -> tuple[float, float]:
         """The two ends, infinite where none was given."""
-        return (
-            -math.inf if self.min is None else self.min,
-            math.inf if self.max is None else self.max,
-        )
+        low = -math.inf if self.min is None else self.min
+        return low, math.inf if self.max is None else self.max
 
     def contains(self, number: float) -> bool:
         """Return whether an interval contains `number`; a set of values contains none."""
@@ -62,20 +61,15 @@ class Bin(StrictModel):
 
 def _overlap(a: Bin, b: Bin) -> str | None:
     """Name a value that lies in both bins."""
-    if a.values is None and b.values is None:
-        low = max(a.interval[0], b.interval[0])
-        high = min(a.interval[1], b.interval[1])
+    a, b = (b, a) if a.values is None else (a, b)
+    if a.values is None:
+        (a_low, a_high), (b_low, b_high) = a.interval, b.interval
+        low, high = max(a_low, b_low), min(a_high, b_high)
         return f"{low if math.isfinite(low) else high:g}" if low <= high else None
-    if a.values is not None and b.values is not None:
-        return next((value for value in a.values if value in b.values), None)
-    values, interval = (a, b) if a.values is not None else (b, a)
-    for value in values.values or ():
-        try:
-            number = float(value)
-        except ValueError:
-            continue  # text lies in no interval
-        if interval.contains(number):
-            return value
+    for value in a.values:
+        with contextlib.suppress(ValueError):  # text lies in no interval
+            if value in (b.values or ()) or b.contains(float(value)):
+                return value
     return None
 
 
@@ -124,13 +118,12 @@ class Sensitive(StrictModel):
         levels = self.levels or ()
         if (name := _repeated(levels)) is not None:
             raise ConfigError(f"{where}: group '{name}' occurs twice: give each its own name")
-        if self.bins and self.groups is not None:
-            bins = {b.name for b in self.bins} | ({self.rest} if self.rest is not None else set())
-            if set(levels) != bins:
-                raise ConfigError(
-                    f"{where}: groups {', '.join(levels)} are not the bins "
-                    f"{', '.join(sorted(bins))}: use the same names"
-                )
+        bins = {b.name for b in self.bins} | ({self.rest} if self.rest is not None else set())
+        if self.bins and set(levels) != bins:
+            raise ConfigError(
+                f"{where}: groups {', '.join(levels)} are not the bins {', '.join(sorted(bins))}: "
+                "use the same names"
+            )
         return self
 
     @property
@@ -158,12 +151,6 @@ class Sensitive(StrictModel):
             return self
         extra = (Bin(name=MISSING, values=(MISSING,)),) if self.bins else ()
         return self.model_copy(update={"groups": (*groups, MISSING), "bins": (*self.bins, *extra)})
-
-
-def _with_rest(sensitive: Sensitive) -> Sensitive:
-    if sensitive.rest is not None or MISSING not in (sensitive.groups or ()):
-        return sensitive
-    return sensitive.model_copy(update={"rest": MISSING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +313,11 @@ class Task(Reading):
 
     def unnamed_as_unrecorded(self) -> Task:
         """Return the task with sensitive values outside the named groups read as ``?``."""
-        return self.model_copy(update={"sensitive": tuple(map(_with_rest, self.sensitive))})
+        sensitive = list(self.sensitive)
+        for i, s in enumerate(sensitive):
+            if s.rest is None and MISSING in (s.groups or ()):
+                sensitive[i] = s.model_copy(update={"rest": MISSING})
+        return self.model_copy(update={"sensitive": tuple(sensitive)})
 
     def select(self, names: Sequence[str] | None) -> Task:
         """Keep the sensitive attributes of these names, in this order; None keeps all.

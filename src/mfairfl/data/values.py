@@ -311,15 +311,14 @@ def recognise(
     counts = np.asarray(counts)[filled]
     if not texts:
         return Recognised(stated, {})
-    best: Recognised | None = None
-    most = -1
+    best, most = None, -1
     for rules in _candidates(texts, stated):
         numbers = are_numbers(texts, rules)
-        if int(counts[numbers].sum()) > most:
-            most = int(counts[numbers].sum())
-            best = _judged(texts, counts, numbers, rules)
-            if numbers.all():
-                break
+        rows = int(counts[numbers].sum())
+        if rows > most:
+            best, most = _judged(texts, counts, numbers, rules), rows
+        if numbers.all():
+            break
     return best
 
 
@@ -338,14 +337,11 @@ def _candidates(texts: Sequence[str], stated: ColumnRules) -> Iterator[ColumnRul
         yield stated
         return
     sample = texts[:: max(1, len(texts) // _SAMPLE)]
-    updates: list[dict[str, str | None]] = [
-        {
-            "decimal": decimal if decimal != "." else stated.decimal,
-            "thousands": thousands or stated.thousands,
-        }
-        for decimal, thousands in _NOTATIONS
-        if stated.decimal in (None, decimal) and stated.thousands in (None, thousands)
-    ]
+    updates: list[dict[str, str | None]] = []
+    for mark, gap in _NOTATIONS:
+        if stated.decimal in (None, mark) and stated.thousands in (None, gap):
+            decimal = stated.decimal if mark == "." else mark
+            updates.append({"decimal": decimal, "thousands": gap or stated.thousands})
     updates += [{"date": date} for date in _DATES]
     for update in updates:
         rules = stated.model_copy(update=update)
@@ -361,12 +357,11 @@ def _judged(
 ) -> Recognised | None:
     """Return the reading if the column is one of numbers, but for a few cells."""
     odd = {texts[i]: int(counts[i]) for i in np.flatnonzero(~read).tolist()}
-    if odd:
-        share = float(counts[read].sum() / counts.sum())
-        almost = share >= _ALMOST or (share >= 0.5 and len(odd) <= _FEW_WORDS)
-        leading_zeros = any(_LEADING_ZERO.match(text) for text in odd)
-        if not almost or leading_zeros or int(read.sum()) <= _CODES:
-            return None
+    share = counts[read].sum() / counts.sum()
+    almost = share >= _ALMOST or (share >= 0.5 and len(odd) <= _FEW_WORDS)
+    leading_zeros = any(map(_LEADING_ZERO.match, odd))
+    if odd and (not almost or leading_zeros or int(read.sum()) <= _CODES):
+        return None
     codes = (*rules.missing_codes, *sorted(odd))
     settled = rules.model_copy(update={"missing_codes": codes})
     return Recognised(settled, odd, _question(texts, rules))
@@ -374,26 +369,20 @@ def _judged(
 
 def _question(texts: Sequence[str], rules: ColumnRules) -> str:
     """Return what else a notation may mean where nothing in the column decides it."""
-    bare = [_bare(text) for text in texts]
     if rules.date is not None:
         other = {"%d/%m/%Y": "%m/%d/%Y", "%m/%d/%Y": "%d/%m/%Y"}.get(rules.date)
-        if other and (np.abs(_parse_dates(texts, other)) <= LARGEST).all():
-            return (
-                f"read as {rules.date}; if day and month are the other way, set date = '{other}'"
-            )
-        return ""
-    marked = [text for text in bare if rules.thousands == "," and "," in text]
-    pointless = not any("." in text for text in bare)
-    if marked and pointless and all(_THOUSANDS_COMMAS.fullmatch(text) for text in marked):
-        return (
-            f"'{marked[0]}' is read with a comma between thousands; if it is a decimal comma, set "
-            "decimal = ','"
-        )
-    points = [text for text in bare if rules.decimal is None and "." in text]
-    others = [text for text in bare if "." not in text]  # 950 beside 1.200: were it measured …
-    if points and others and all(_THOUSANDS_POINTS.fullmatch(text) for text in points):
-        return (
-            f"'{points[0]}' is read with a decimal point; if points separate thousands, set "
-            "thousands = '.' and decimal = ','"
-        )
+        if other is None or not (np.abs(_parse_dates(texts, other)) <= LARGEST).all():
+            return ""
+        return f"read as {rules.date}; if day and month are the other way, set date = '{other}'"
+    bare = [_bare(text) for text in texts]
+    commas = [text for text in bare if rules.thousands == "," and "," in text]
+    points = [text for text in bare if "." in text]
+    if commas and not points and all(map(_THOUSANDS_COMMAS.fullmatch, commas)):
+        reading = "with a comma between thousands; if it is a decimal comma, set decimal = ','"
+        return f"'{commas[0]}' is read {reading}"
+    # 950 beside 1.200: were it measured, it would have decimals too.
+    mixed = rules.decimal is None and 0 < len(points) < len(bare)
+    if mixed and all(map(_THOUSANDS_POINTS.fullmatch, points)):
+        fix = "if points separate thousands, set thousands = '.' and decimal = ','"
+        return f"'{points[0]}' is read with a decimal point; {fix}"
     return ""

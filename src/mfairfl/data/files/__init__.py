@@ -20,16 +20,9 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 
+from mfairfl.data.files import records
 from mfairfl.data.files.contents import Contents, decode, load_contents
 from mfairfl.data.files.excel import read_excel
-from mfairfl.data.files.records import (
-    column_names,
-    first_line_notes,
-    looks_like_json,
-    read_delimited,
-    read_json,
-    refuse_cells,
-)
 from mfairfl.errors import DataError
 
 _log = logging.getLogger(__name__)
@@ -152,18 +145,19 @@ def _read(
     if contents.kind == "excel":
         frame, sheet = read_excel(path, contents.data, sheet=stated.sheet, header=header)
         detected = FileFormat(header=header, sheet=sheet)
-        return frame, detected, first_line_notes(path, frame, header=header)
+        return frame, detected, records.first_line_notes(path, frame, header=header)
     if stated.sheet is not None:
         raise DataError(f"{path} is not an Excel file; remove sheet='{stated.sheet}' (--sheet)")
     source = decode(path, contents.data, stated.encoding) if contents.kind == "text" else None
-    if source is not None and not looks_like_json(source.text):
-        frame, delimiter = read_delimited(path, source, stated.delimiter, header=header)
+    if source is not None and not records.looks_like_json(source.text):
+        frame, delimiter = records.read_delimited(path, source, stated.delimiter, header=header)
         detected = FileFormat(delimiter, source.encoding, header)
-        return frame, detected, source.notes + first_line_notes(path, frame, header=header)
+        return frame, detected, source.notes + records.first_line_notes(path, frame, header=header)
     if header is False:
         raise DataError(f"{path} names its columns; remove header=False (--no-header)")
     if source is not None:
-        return read_json(path, source.text), FileFormat(encoding=source.encoding), source.notes
+        frame = records.read_json(path, source.text)
+        return frame, FileFormat(encoding=source.encoding), source.notes
     return _checked(_arrow(path, contents), str(path)), FileFormat(), ()
 
 
@@ -171,11 +165,11 @@ def _arrow(path: Path, contents: Contents) -> pd.DataFrame:
     try:
         if contents.kind == "parquet":
             footer = pyarrow.parquet.read_metadata(pa.BufferReader(contents.data))
-            refuse_cells(path, footer.num_rows, footer.num_columns)
+            records.refuse_cells(path, footer.num_rows, footer.num_columns)
             frame = pd.read_parquet(io.BytesIO(contents.data))
         else:
             table = pyarrow.feather.read_table(pa.BufferReader(contents.data))
-            refuse_cells(path, table.num_rows, table.num_columns)
+            records.refuse_cells(path, table.num_rows, table.num_columns)
             frame = table.to_pandas()
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
@@ -190,7 +184,7 @@ def _arrow(path: Path, contents: Contents) -> pd.DataFrame:
 
 def _checked(frame: pd.DataFrame, where: str) -> pd.DataFrame:
     """Give text names to the columns and row numbers to the rows of a frame that is not text."""
-    frame.columns = column_names(list(frame.columns), where)
+    frame.columns = records.column_names(list(frame.columns), where)
     if frame.empty:
         raise DataError(f"{where} has no rows: give at least a few")
     if frame.index.name not in ("line", "record"):  # a file's frame handed on
