@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from mfairfl.data import SPLITS, Federation, Split, Table, load_dataset, partition, read_table
-from mfairfl.data.coding import treated
+from mfairfl.data.coding import Treated
 from mfairfl.data.files import FileContent, read_file
 from mfairfl.data.quality import SERIOUS, copies_of, trap_lines, traps_of
 from mfairfl.engine.embedded import Member, counts_of, run_all, summarize
@@ -160,7 +160,7 @@ def with_warnings(federation: Federation, table: Table) -> Federation:
         federation,
         notes=(*federation.notes, *notes),
         warnings=tuple(dict.fromkeys([*table.warnings, *serious, *federation.warnings])),
-        treatment=(*federation.treatment, *treated("proxy", proxies)),
+        treatment=(*federation.treatment, *(Treated("proxy", line) for line in proxies)),
     )
 
 
