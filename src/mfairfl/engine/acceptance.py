@@ -73,27 +73,24 @@ class Accepted(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
-    """What is known of weights: who was asked to measure them, and what was answered.
+class Evaluation(Accepted[tuple[ClientSums, ...]]):
+    """What is known of weights: the sums and counts of each model that was measured.
 
     Parameters
     ----------
-    measured : Accepted
-        The sums and counts of the weights, and of other models in the same request.
     asked : frozenset of str
-        The clients that were asked.
+        The clients that were asked to measure them.
     complete : tuple of str
         The splits that all clients were asked to measure, but for those that are suspended.
     """
 
-    measured: Accepted[tuple[ClientSums, ...]] = field(default_factory=lambda: Accepted(({},)))
     asked: frozenset[str] = frozenset()
     complete: tuple[Split, ...] = ()
 
     @property
     def sums(self) -> ClientSums:
-        """The sums and counts of the weights, as far as they were measured."""
-        return self.measured.answers[0]
+        """The sums and counts of the weights themselves, as far as they were measured."""
+        return self.answers[0]
 
     @property
     def train(self) -> Mapping[str, Statistics]:
@@ -104,6 +101,10 @@ class Evaluation:
     def silent(self) -> frozenset[str]:
         """The clients that were asked and have no usable answer."""
         return self.asked - set(next(iter(self.sums.values()), ()))
+
+
+UNMEASURED = Evaluation(({},))
+"""What is known of weights that no client was asked to measure."""
 
 
 def _sort(replies: Replies) -> Accepted[dict[str, Any]]:
@@ -125,33 +126,27 @@ def measure(setup: Setup, state: RunState, ask: Measure) -> Exchange[Evaluation]
 
     Where most of a few clients cannot, all are asked: that shows whether the model is broken.
     """
-    try:
-        measured = yield from _measured(setup, state, ask)
-    except BrokenModelError:
-        if ask.only is None:
-            raise
-        ask = replace(ask, only=None, without=state.standing.out(state.round))
-        measured = yield from _measured(setup, state, ask)
-    complete = ask.splits if ask.only is None else ()
-    return Evaluation(measured, frozenset(ask.asked(sorted(setup.summary.counts))), complete)
-
-
-def _measured(
-    setup: Setup, state: RunState, ask: Measure
-) -> Exchange[Accepted[tuple[ClientSums, ...]]]:
     replies = _sort((yield ask))
-    by_model = [
+    models = [
         _by_split({client: answer[i] for client, answer in replies.answers.items()}, ask.splits)
         for i in range(len(ask.weights))
     ]
-    at_half = ask.thresholds is None
-    models, refused = accept_measured(by_model, setup.enrolled, at_half=at_half)
-    measured = Accepted(models, {**refused, **replies.refused}, replies.absent)
-    usable = models[0][setup.held_out if setup.held_out in ask.splits else ask.splits[0]]
-    if not usable or len(refused) > len(usable):
-        why = _too_few(measured.set_aside, "measurements")
-        raise BrokenModelError(f"round {state.round}: {why}")
-    return measured
+    answers, refused = accept_measured(models, setup.enrolled, at_half=ask.thresholds is None)
+    evaluation = Evaluation(
+        answers,
+        {**refused, **replies.refused},
+        replies.absent,
+        asked=frozenset(ask.asked(sorted(setup.summary.counts))),
+        complete=ask.splits if ask.only is None else (),
+    )
+    usable = evaluation.sums[setup.held_out if setup.held_out in ask.splits else ask.splits[0]]
+    if usable and len(refused) <= len(usable):
+        return evaluation
+    if ask.only is not None:
+        everyone = replace(ask, only=None, without=state.standing.out(state.round))
+        return (yield from measure(setup, state, everyone))
+    why = _too_few(evaluation.set_aside, "measurements")
+    raise BrokenModelError(f"round {state.round}: {why}")
 
 
 def score(setup: Setup, ask: Score) -> Exchange[Accepted[Scored]]:
@@ -168,11 +163,10 @@ def _by_split(
     answers: Mapping[str, Mapping[Split, T]], splits: Sequence[Split]
 ) -> dict[Split, dict[str, T]]:
     """Return what clients counted on each split: by split, then client."""
-    counted: dict[Split, dict[str, T]] = {split: {} for split in splits}
-    for client, answer in answers.items():
-        for split, sums in answer.items():
-            counted.setdefault(split, {})[client] = sums
-    return counted
+    return {
+        split: {client: sums[split] for client, sums in answers.items() if split in sums}
+        for split in splits
+    }
 
 
 def _too_few(set_aside: Mapping[str, str], what: str) -> str:
@@ -239,9 +233,14 @@ def accept_scored(
     refused: dict[str, str] = {}
     for split, clients in splits.items():
         for name, scores in clients.items():
-            fault = _score_fault(scores, enrolled.get(split, {}).get(name))
-            if fault:
-                refused.setdefault(name, f"its scores of {split} rows: {fault}")
+            rows = enrolled.get(split, {}).get(name, scores.counts)
+            if not np.array_equal(scores.counts, rows):
+                fault = "its histogram does not hold the rows it was enrolled with"
+            elif (scores.losses > LARGEST_LOSS * np.maximum(scores.counts, 1)).any():
+                fault = f"its mean loss is above {LARGEST_LOSS:g}"
+            else:
+                continue
+            refused.setdefault(name, f"its scores of {split} rows: {fault}")
     return {split: _without(clients, refused) for split, clients in splits.items()}, refused
 
 
@@ -308,14 +307,6 @@ def _least_losses(sums: Statistics, at_half: bool) -> Floats:
     return np.asarray(least)
 
 
-def _score_fault(scores: ScoreSums, rows: np.ndarray | None) -> str:
-    if rows is not None and not np.array_equal(scores.counts, rows):
-        return "its histogram does not hold the rows it was enrolled with"
-    if (scores.losses > LARGEST_LOSS * np.maximum(scores.counts, 1)).any():
-        return f"its mean loss is above {LARGEST_LOSS:g}"
-    return ""
-
-
 # ------------------------------------------------------------------ reports
 
 
@@ -333,23 +324,21 @@ def accept_reports(
     """
     asked = {job.client: job for job in jobs if job.send}
     accepted: dict[str, Report] = {}
-    set_aside: dict[str, str] = {}
+    faults: dict[str, str] = {}
     for report in sorted(reports, key=lambda report: report.client):
-        if report.client not in asked:
-            set_aside[report.client] = "it was not asked to train"
-        elif fault := _report_fault(report, asked[report.client], setup):
-            set_aside.setdefault(report.client, fault)
+        job = asked.get(report.client)
+        fault = _report_fault(report, job, setup) if job else "it was not asked to train"
+        if fault:
+            faults.setdefault(report.client, fault)
         else:
             accepted.setdefault(report.client, report)
-    plans = {client: asked[client].plan for client in accepted}
-    too_long, longest = _too_long(list(accepted.values()), plans, setup, longest)
-    for client, reason in too_long.items():
-        set_aside[client] = reason
-        del accepted[client]
-    for client in asked:
-        set_aside.setdefault(client, "it sent no report")
-    reasons = {c: reason for c, reason in sorted(set_aside.items()) if c not in accepted}
-    return list(accepted.values()), reasons, longest
+    too_long, longest = _too_long(accepted, asked, setup, longest)
+    accepted, faults = _without(accepted, too_long), faults | too_long
+    refused = {
+        client: faults.get(client, "it sent no report")
+        for client in sorted({*asked, *faults} - set(accepted))
+    }
+    return list(accepted.values()), refused, longest
 
 
 def _report_fault(report: Report, job: Job, setup: Setup) -> str:
@@ -364,17 +353,13 @@ def _report_fault(report: Report, job: Job, setup: Setup) -> str:
             return f"its {name} holds a number that is not finite"
     if (report.control_change is None) != (job.keep_control is None):
         return "it sends a control change that was not asked for, or lacks one that was"
-    steps, lr = _steps(job.plan, setup.summary.rows(job.client)), job.plan.optimizer.lr
+    steps, lr = job.plan.steps(setup.summary.rows(job.client)), job.plan.optimizer.lr
     if (report.steps, report.lr) != (steps, lr):
         return (
             f"it reports {report.steps} steps at rate {report.lr:g}; it was asked for {steps} "
             f"at {lr:g}"
         )
     return _multiplier_fault(report, job.plan, setup.summary.attributes)
-
-
-def _steps(plan: Plan, rows: float) -> int:
-    return plan.steps(int(rows))
 
 
 def _multiplier_fault(report: Report, plan: Plan, attributes: Sequence[Attribute]) -> str:
@@ -414,8 +399,8 @@ def _reach(
 
 
 def _too_long(
-    reports: Sequence[Report],
-    plans: Mapping[str, Plan],
+    reports: Mapping[str, Report],
+    jobs: Mapping[str, Job],
     setup: Setup,
     longest: Mapping[str, float],
 ) -> tuple[dict[str, str], dict[str, float]]:
@@ -427,21 +412,20 @@ def _too_long(
     """
     wrong: dict[str, str] = {}
     longest = dict(longest)
-    for name, vectors in (
-        ("update", {r.client: r.update for r in reports}),
-        ("control change", {r.client: r.control_change for r in reports}),
-    ):
-        norms = {client: _norm(vector) for client, vector in vectors.items() if vector is not None}
+    vectors = {
+        "update": {c: r.update for c, r in reports.items()},
+        "control change": {
+            c: r.control_change for c, r in reports.items() if r.control_change is not None
+        },
+    }
+    for name, sent in vectors.items():
+        norms = {client: float(np.linalg.norm(v.astype(float))) for client, v in sent.items()}
         if len(norms) > 1:  # a lone client is held against earlier rounds only
             longest[name] = max(longest.get(name, 0.0), lower_median([*norms.values()]))
         for client, norm in norms.items():
-            steps = _steps(plans[client], setup.summary.rows(client))
-            effort = max(1.0, steps / _steps(plans[client], setup.usual_rows))
-            bound = LONGEST * longest.get(name, 0.0) * effort
+            plan = jobs[client].plan
+            steps = plan.steps(setup.summary.rows(client)) / plan.steps(setup.usual_rows)
+            bound = LONGEST * longest.get(name, 0.0) * max(1.0, steps)
             if norm > bound > 0:
                 wrong[client] = f"its {name} has length {norm:.3g}; {bound:.3g} is the longest"
     return wrong, longest
-
-
-def _norm(vector: np.ndarray) -> float:
-    return float(np.linalg.norm(vector.astype(np.float64)))

@@ -16,7 +16,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from mfairfl.engine import acceptance, schedule
-from mfairfl.engine.acceptance import Accepted, BrokenModelError, Evaluation, Exchange
+from mfairfl.engine.acceptance import (
+    UNMEASURED,
+    Accepted,
+    BrokenModelError,
+    Evaluation,
+    Exchange,
+)
 from mfairfl.engine.defence import Defended, Updates, defend, doubted_losses
 from mfairfl.engine.output import AVERAGE_DECAY, Candidate, ClientSums, Served, choose, single
 from mfairfl.engine.state import (
@@ -101,32 +107,15 @@ def federate(setup: Setup, state: RunState, callbacks: Iterable[Callback] = ()) 
         watcher.on_start(setup, state)
     evaluation = yield from _measure_again(setup, state)
     if state.round == 0:
-        record = _record(setup, state, evaluation, set_aside=evaluation.measured.set_aside)
-        _notify(watchers, setup, state, record)
-    while state.round < setup.rounds and not _stalled(setup, state):
+        record = _record(setup, state, evaluation, set_aside=evaluation.set_aside)
+        for watcher in watchers:
+            watcher.on_round(setup, state, record)
+    patience = setup.rounds if setup.patience is None else setup.patience
+    while state.round < min(setup.rounds, state.best_round + patience):
         record, evaluation = yield from _round(setup, state, evaluation)
-        _notify(watchers, setup, state, record)
-    served, final = yield from _serve(setup, state)
-    scored = yield from acceptance.score(setup, _score_request(setup, state, served))
-    return Result(
-        served=served,
-        measured=final.measured.answers,
-        scored=scored.answers,
-        rounds=state.round,
-        left_out={**scored.set_aside, **final.measured.set_aside},
-        warnings=tuple(state.warnings()),
-    )
-
-
-def _notify(
-    watchers: Sequence[Callback], setup: Setup, state: RunState, record: RoundRecord
-) -> None:
-    for watcher in watchers:
-        watcher.on_round(setup, state, record)
-
-
-def _stalled(setup: Setup, state: RunState) -> bool:
-    return setup.patience is not None and state.round - state.best_round >= setup.patience
+        for watcher in watchers:
+            watcher.on_round(setup, state, record)
+    return (yield from _serve(setup, state))
 
 
 # ------------------------------------------------------------------ one round
@@ -137,9 +126,7 @@ def _round(
 ) -> Exchange[tuple[RoundRecord, Evaluation]]:
     """Plan, train, defend, combine, and measure the new weights as far as that is needed."""
     safeguards = _Safeguards(setup, state)
-    sums = yield from _planning_sums(setup, state, evaluation)
-    participants = schedule.taking_part(setup, state, sums, evaluation.silent)
-    this = _open_round(setup, state, participants, sums)
+    this = yield from _open_round(setup, state, evaluation)
     planned, jobs = setup.strategy.plan(state.strategy, this)
     failpoint("round.planned", state.round + 1)
     trained = yield from acceptance.let_train(setup, state, jobs)
@@ -220,54 +207,43 @@ class _Safeguards:
         evaluation: Evaluation,
     ) -> dict[str, str]:
         """Count refused answers against their clients; return who was set aside, and why."""
-        refused = {**evaluation.measured.refused, **trained.refused}
+        refused = {**evaluation.refused, **trained.refused}
         if defended.accused:
             refused = {**defended.reasons, **refused}
         present = {job.client for job in jobs} - set(trained.absent)
         clients = len(self._setup.summary.counts)
         self._state.standing.judge(self._round, present, refused, clients=clients)
-        absent = {**evaluation.measured.absent, **trained.absent}
+        absent = {**evaluation.absent, **trained.absent}
         return {**self._suspended, **absent, **defended.reasons, **refused}
 
 
-def _planning_sums(
-    setup: Setup, state: RunState, evaluation: Evaluation
-) -> Exchange[Mapping[str, Statistics]]:
-    """Return the sums of train rows that the next round is planned from.
+def _open_round(setup: Setup, state: RunState, evaluation: Evaluation) -> Exchange[Round]:
+    """Return what the strategy may know of the round.
 
-    Usually the last evaluation holds them, except for clients that are drawn in place of those
-    without a usable answer, or of those that the last round suspended.
+    A round that is planned from measurements usually has them in the last evaluation, except for
+    clients that are drawn in place of those without a usable answer, or of those that the last
+    round suspended: these are asked now, and left out if their answers cannot be used.
     """
-    if not setup.plans_from_measurements:
-        return {}
-    missing = frozenset(schedule.drawn(setup, state, evaluation.silent)) - evaluation.asked
-    if not missing or setup.strategy.card.trains_on == "pooled":
-        return evaluation.train
-    ask = replace(schedule.full_measure(setup, state.weights), splits=("train",), only=missing)
-    more = yield from acceptance.measure(setup, state, ask)
-    return {**evaluation.train, **more.train}
-
-
-def _open_round(
-    setup: Setup,
-    state: RunState,
-    participants: tuple[str, ...],
-    sums: Mapping[str, Statistics],
-) -> Round:
-    """Return what the strategy may know of the round."""
-    if not participants:
-        raise FederationError(f"round {state.round}: no client with train rows can take part")
+    participants = schedule.drawn(setup, state, evaluation.silent)
     measurements: tuple[Measurement, ...] = ()
     if setup.plans_from_measurements:
+        sums, missing = evaluation.train, frozenset(participants) - evaluation.asked
         if setup.strategy.card.trains_on == "pooled":
             sums = dict.fromkeys(participants, Statistics.pooled(sums))
-        measurements = tuple(Measurement(client, sums[client]) for client in participants)
+        elif missing:
+            full = schedule.full_measure(setup, state.weights)
+            ask = replace(full, splits=("train",), only=missing)
+            sums = {**sums, **(yield from acceptance.measure(setup, state, ask)).train}
+        participants = [client for client in participants if client in sums]
+        measurements = tuple(Measurement(client, sums[client]) for client in sorted(participants))
+    if not participants:
+        raise FederationError(f"round {state.round}: no client with train rows can take part")
     losses = {m.client: m.loss for m in measurements} if setup.robust != "none" else {}
     first = setup.recipe.rate(0, setup.rounds)
     return Round(
         index=state.round,
         rounds=setup.rounds,
-        participants=participants,
+        participants=tuple(sorted(participants)),
         plan=setup.recipe.plan(state.round, setup.rounds),
         decay=setup.recipe.rate(state.round, setup.rounds) / first if first else 1.0,
         rng=stream(setup.seed, "server", state.round),
@@ -315,10 +291,10 @@ def _measure_new(setup: Setup, state: RunState) -> Exchange[Evaluation]:
         raise BrokenModelError(f"round {state.round}: its weights are not finite")
     ask = schedule.needed_measure(setup, state, *models)
     if ask is None:
-        return Evaluation()
+        return UNMEASURED
     evaluation = yield from acceptance.measure(setup, state, ask)
     if setup.held_out in evaluation.complete:
-        pooled = [Statistics.pooled(sums[setup.held_out]) for sums in evaluation.measured.answers]
+        pooled = [Statistics.pooled(sums[setup.held_out]) for sums in evaluation.answers]
         if len(models) > 1:
             names = f"round {state.round}", f"average {state.round}"
             state.bank += map(Candidate, names, models, pooled)
@@ -331,7 +307,7 @@ def _measure_new(setup: Setup, state: RunState) -> Exchange[Evaluation]:
 def _measure_again(setup: Setup, state: RunState) -> Exchange[Evaluation]:
     """Measure what was measured of these weights when their round ended."""
     ask = schedule.needed_measure(setup, state, state.weights)
-    return Evaluation() if ask is None else (yield from acceptance.measure(setup, state, ask))
+    return UNMEASURED if ask is None else (yield from acceptance.measure(setup, state, ask))
 
 
 def _record(
@@ -350,30 +326,43 @@ def _record(
 # ------------------------------------------------------------------ the served model
 
 
-def _serve(setup: Setup, state: RunState) -> Exchange[tuple[Served, Evaluation]]:
-    """Apply the output rule and measure what is served."""
+def _serve(setup: Setup, state: RunState) -> Exchange[Result]:
+    """Apply the output rule; measure and score what is served."""
     name, serves = f"round {state.round}", setup.strategy.card.serves
     bank, ask = state.bank, schedule.full_measure(setup, state.weights)
     if not bank and setup.output.rule in ("select", "mixture"):
         evaluation = yield from acceptance.measure(setup, state, ask)
         sums = Statistics.pooled(evaluation.sums[setup.held_out])
         bank = [Candidate(name, state.weights, sums)]
-    last = single(name, state.weights)
-    served = choose(setup.output, last, bank, setup.summary.constraints)
+    served = choose(setup.output, single(name, state.weights), bank, setup.summary.constraints)
     if serves != "global":
         clients = tuple(sorted(setup.summary.counts))
-        served = replace(served, names=served.names * len(clients), clients=clients)
-    if serves == "personal":
-        served = _personal(served, state)
+        served = replace(served, kind=serves, names=served.names * len(clients), clients=clients)
+    if serves == "personal":  # a client without a model of its own is served the server's
+        own = [state.slots.get(name, {}).get(PERSONAL, state.weights) for name in served.clients]
+        served = replace(served, members=np.stack(own), weights=np.full(len(own), 1 / len(own)))
+        scores = Score(state.weights, setup.splits, slot=PERSONAL)
     elif serves == "ensemble":
-        served = replace(served, kind="ensemble", weights=schedule.ensemble_shares(setup))
+        served = replace(served, weights=schedule.ensemble_shares(setup))
         ask = schedule.full_measure(setup, served.members)
+        scores = Score(served.members, setup.splits, shares=served.weights)
     else:
         if setup.output.rule == "threshold":
-            thresholds = yield from _fit_thresholds(setup, state)
-            served = replace(served, thresholds=thresholds)
+            served = replace(served, thresholds=(yield from _fit_thresholds(setup, state)))
         ask = Measure(tuple(served.members), setup.splits, thresholds=served.thresholds)
-    return served, (yield from acceptance.measure(setup, state, ask))
+        scores = Score(served.members[0], setup.splits)
+        if served.kind == "mixture":
+            scores = Score(served.members, setup.splits, shares=served.weights, drawn=True)
+    final = yield from acceptance.measure(setup, state, ask)
+    scored = yield from acceptance.score(setup, scores)
+    return Result(
+        served=served,
+        measured=final.answers,
+        scored=scored.answers,
+        rounds=state.round,
+        left_out={**scored.set_aside, **final.set_aside},
+        warnings=tuple(state.warnings()),
+    )
 
 
 def _fit_thresholds(setup: Setup, state: RunState) -> Exchange[Thresholds]:
@@ -384,20 +373,3 @@ def _fit_thresholds(setup: Setup, state: RunState) -> Exchange[Thresholds]:
     return fit_thresholds(
         reduce(add, histograms), setup.summary.constraints, tolerance=setup.output.tolerance
     )
-
-
-def _score_request(setup: Setup, state: RunState, served: Served) -> Score:
-    """Return the request for the served model's scores on the rows of every split."""
-    if served.kind == "personal":
-        return Score(state.weights, setup.splits, slot=PERSONAL)
-    if served.kind == "single":
-        return Score(served.members[0], setup.splits)
-    drawn = served.kind == "mixture"
-    return Score(served.members, setup.splits, shares=served.weights, drawn=drawn)
-
-
-def _personal(served: Served, state: RunState) -> Served:
-    """Serve each client its own model; a client without one, the server's."""
-    models = [state.slots.get(name, {}).get(PERSONAL, state.weights) for name in served.clients]
-    shares = np.full(len(models), 1 / len(models))
-    return replace(served, kind="personal", members=np.stack(models), weights=shares)

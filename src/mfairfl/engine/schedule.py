@@ -8,7 +8,7 @@ weights may be served or a run may stop early. A run that is resumed asks for th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from itertools import islice
 
@@ -16,7 +16,6 @@ import numpy as np
 
 from mfairfl.data import Split
 from mfairfl.engine.state import Measure, RunState, Setup
-from mfairfl.fairness.cells import Statistics
 from mfairfl.randomness import stream
 from mfairfl.training.plan import PERSONAL
 
@@ -72,34 +71,17 @@ def drawn(setup: Setup, state: RunState, silent: Collection[str] = frozenset()) 
     """Return the clients that are drawn for the next round, in the order of the draw.
 
     One that is suspended or silent makes room for the next; the others' places stay.
-    """
-    names, away = setup.trainers, {*state.standing.out(state.round), *silent}
-    order = stream(setup.seed, "participants", state.round).permutation(len(names))
-    there = (names[i] for i in order if names[i] not in away)
-    count = round(setup.participation * (len(names) - len(away.intersection(names))))
-    return list(islice(there, max(1, count)))
-
-
-def taking_part(
-    setup: Setup,
-    state: RunState,
-    train: Mapping[str, Statistics],
-    silent: Collection[str] = frozenset(),
-) -> tuple[str, ...]:
-    """Return the clients that take part in the next round, in name order.
 
     Parameters
     ----------
-    train : mapping
-        What was measured of train rows. Where a round is planned from measurements, a client
-        that is drawn and has none is left out.
     silent : collection of str
         Clients that were asked to measure these weights and have no usable answer: they are left
         out until they have.
     """
+    names, away = setup.trainers, {*state.standing.out(state.round), *silent}
     if setup.strategy.card.trains_on == "pooled":
-        return setup.trainers
-    names = drawn(setup, state, silent)
-    if setup.plans_from_measurements:
-        names = [name for name in names if name in train]
-    return tuple(sorted(names))
+        return list(names)
+    order = stream(setup.seed, "participants", state.round).permutation(len(names))
+    there = (names[i] for i in order if names[i] not in away)
+    count = round(setup.participation * (len(names) - len(away.intersection(names))))
+    return list(islice(there, max(1, count)))

@@ -227,7 +227,7 @@ class Plan:
         proximal = self.proximal
         _require(0 <= proximal < math.inf, "plan.proximal", "be a number ≥ 0", proximal)
 
-    def steps(self, rows: int) -> int:
+    def steps(self, rows: float) -> int:
         """Return how many steps training on this many rows takes.
 
         Examples
@@ -235,7 +235,7 @@ class Plan:
         >>> Plan(epochs=3, batch_size=32).steps(rows=100)
         12
         """
-        batches = -(-rows // max(1, min(self.batch_size, rows)))
+        batches = math.ceil(rows / max(1, min(self.batch_size, rows)))
         return batches * (1 if self.optimizer.name == "gradient" else self.epochs)
 
     def by_gradient(self) -> Plan:
