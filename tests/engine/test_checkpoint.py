@@ -333,15 +333,16 @@ FORGED_STATES = {
     "average": (lambda s: replace(s, average=np.full_like(s.weights, np.inf)), "'average' holds"),
     "vector": (lambda s: replace(s, vectors={"c": np.ones(2, np.float32)}), "'c' is float32"),
     "slot": (lambda s: replace(s, slots={"a": {"b": np.array([np.nan])}}), "'a/b' holds"),
+    "rounds": (lambda s: replace(s, undone=4), "round 0 is none of this run's 3"),
     "cells": (wrong_cells, "not over this run's"),
 }
 FORGED_HEADERS = {
-    "round": ({"round": 4}, "round 4 is none of this run's 3"),
-    "no round": ({"round": "1"}, "round '1' is none"),
-    "strategy": ({"strategy": []}, "values of another type"),
-    "loss": ({"best_loss": "low"}, "values of another type"),
-    "weights": ({"weights": 1.0}, "'weights' is not an array"),
-    "vectors": ({"vectors": {"c": "text"}}, "'c' is not an array"),
+    "no round": ({"round": "one"}, "round: Input should be a valid integer"),
+    "strategy": ({"strategy": []}, "strategy: Input should be a"),
+    "loss": ({"best_loss": "low"}, "best_loss: Input should be a valid number"),
+    "weights": ({"weights": 1.0}, "weights: Input should be an instance of ndarray"),
+    "vectors": ({"vectors": {"c": "text"}}, "vectors.c: Input should be an instance of ndarray"),
+    "strikes": ({"standing": {"strikes": {"a": "x"}}}, "standing.strikes.a: Input should be"),
 }
 
 

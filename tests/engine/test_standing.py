@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -111,17 +108,6 @@ def test_never_half_whatever_happens(clients, rounds):
     names = [f"c{i}" for i in range(clients)]
     told = [{names[i]: "x" for i in one if i < clients} for one in rounds]
     after([*told, {}], trained=names, clients=clients)  # which looks in every round
-
-
-def test_a_checkpoint_gives_it_back():
-    standing = after([LIES] * 9)
-    standing.longest = {"update": 0.1, "control change": 1e-30}
-    plain = json.loads(json.dumps(asdict(standing), allow_nan=False))
-    again = Standing.from_json(plain)
-    assert again == standing
-    again.strikes["north"] = 1
-    assert "north" not in plain["strikes"]
-    assert Standing.from_json(asdict(Standing())) == Standing()
 
 
 def test_warnings_say_how_often_how_long_and_why_at_last():

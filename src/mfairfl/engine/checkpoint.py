@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
@@ -30,11 +31,12 @@ from safetensors.numpy import save as save_tensors
 from mfairfl.engine.defence import Standing
 from mfairfl.engine.output import Candidate
 from mfairfl.engine.state import LastGoodState, RoundRecord, RunState, Setup
-from mfairfl.errors import CheckpointError, MfairflError
+from mfairfl.errors import CheckpointError, MfairflError, first_problem
 from mfairfl.failpoints import failpoint
-from mfairfl.fairness.cells import SUMS, Statistics
+from mfairfl.fairness.cells import Statistics
 from mfairfl.files import make_private_folder, read_regular_file, write_atomically
 from mfairfl.strict_json import parse_json
+from mfairfl.training.plan import STRICT
 
 _VERSION = 4
 _KEEP = 2
@@ -48,6 +50,11 @@ _BANK_FILE = re.compile(r"bank-\d{6}\.ckpt")
 
 _PARTS = RunState, LastGoodState, Standing, Candidate, Statistics
 """The classes of a state, stored as the names and values of their fields."""
+
+_STATE = TypeAdapter(RunState)
+_BANK = TypeAdapter(list[Candidate], config=STRICT)
+
+Shape = tuple[int, ...]
 
 BankFiles = dict[str, str]
 """Files with models that may be served, oldest first, and the SHA-256 of each."""
@@ -178,27 +185,15 @@ def _parse(data: bytes, identity: str) -> tuple[RunState, BankFiles]:
         raise CheckpointError("it belongs to a run with another configuration")
     try:
         bank_files = {str(name): str(digest) for name, digest in header["bank_files"].items()}
-        return _state_of(_attach(header["state"], arrays)), bank_files
-    except (MfairflError, AttributeError, KeyError, TypeError, ValueError) as error:
+        plain = _attach(header["state"], arrays)
+        if plain["best_loss"] is None:
+            plain["best_loss"] = float("inf")
+        return _STATE.validate_python(plain), bank_files
+    except ValidationError as error:
+        why = first_problem(error)
+    except (MfairflError, AttributeError, KeyError, TypeError) as error:
         why = " ".join(str(error).split())
-        raise CheckpointError(f"it is not a checkpoint of mfairfl ({why})") from None
-
-
-def _state_of(plain: dict[str, Any]) -> RunState:
-    """Return the state whose fields these are."""
-    last_good, best_loss = plain["last_good"], plain["best_loss"]
-    parts = {
-        "slots": {client: dict(slots) for client, slots in plain["slots"].items()},
-        "bank": _bank_of(plain["bank"]),
-        "best_loss": float("inf") if best_loss is None else best_loss,
-        "standing": Standing.from_json(plain["standing"]),
-        "last_good": None if last_good is None else LastGoodState(**last_good),
-    }
-    return RunState(**plain | parts)
-
-
-def _bank_of(plain: list[dict[str, Any]]) -> list[Candidate]:
-    return [Candidate(**c | {"statistics": Statistics(**c["statistics"])}) for c in plain]
+    raise CheckpointError(f"it is not a checkpoint of mfairfl ({why})")
 
 
 def _detach(value: Any, arrays: dict[str, np.ndarray]) -> Any:
@@ -232,28 +227,20 @@ def _file_name(round_: int) -> str:
     return f"round-{round_:06d}.ckpt"
 
 
-def _require_name(path: Path, state: RunState) -> None:
-    """Refuse a state of another round than the file's name says."""
+def _require_fit(path: Path, state: RunState, setup: Setup | None) -> None:
+    """Refuse a state that no round of this run can have left: a hash is not a signature."""
     if path.name != _file_name(state.round):
         raise CheckpointError(f"it is the checkpoint of round {state.round}: renamed or replaced")
-
-
-def _require_fit(state: RunState, setup: Setup) -> None:
-    """Refuse a state that no round of this run can have left: the hash is no signature."""
+    if setup is None:
+        return
     last_good = 0 if state.last_good is None else state.last_good.round
     numbers = (state.round, state.best_round, state.undone, last_good)
-    if not all(isinstance(number, int) and 0 <= number <= setup.rounds for number in numbers):
-        raise CheckpointError(f"round {state.round!r} is none of this run's {setup.rounds}")
-    if not isinstance(state.strategy, dict) or not isinstance(state.best_loss, int | float):
-        raise CheckpointError("its header has values of another type")
+    if not all(0 <= number <= setup.rounds for number in numbers):
+        raise CheckpointError(f"round {state.round} is none of this run's {setup.rounds}")
     cells = len(setup.summary.pooled)
-    for candidate in state.bank:
-        tables = [getattr(candidate.statistics, name) for name in SUMS]
-        if not all(isinstance(t, np.ndarray) and t.shape == (cells, 2) for t in tables):
-            raise CheckpointError(f"its sums are not over this run's {cells} cells")
+    if any(candidate.statistics.counts.shape != (cells, 2) for candidate in state.bank):
+        raise CheckpointError(f"its sums are not over this run's {cells} cells")
     for name, vector, shape in _vectors(state, setup):
-        if not isinstance(vector, np.ndarray):
-            raise CheckpointError(f"'{name}' is not an array")
         if shape is not None and (vector.shape != shape or vector.dtype != np.float32):
             raise CheckpointError(
                 f"'{name}' is {vector.dtype} {vector.shape}; this run has float32 {shape}"
@@ -262,7 +249,7 @@ def _require_fit(state: RunState, setup: Setup) -> None:
             raise CheckpointError(f"'{name}' holds values that are not finite")
 
 
-def _vectors(state: RunState, setup: Setup) -> Iterator[tuple[str, Any, tuple[int, ...] | None]]:
+def _vectors(state: RunState, setup: Setup) -> Iterator[tuple[str, np.ndarray, Shape | None]]:
     """Yield all vectors by name, with the shape that each must have, if that is known."""
     ensemble = setup.strategy.card.serves == "ensemble"
     model = (len(setup.summary.counts),) * ensemble + (setup.size,)
@@ -318,9 +305,7 @@ class Checkpoints:
                 state, bank_files = _parse(read_regular_file(path), self.identity)
                 for name, digest in bank_files.items():
                     state.bank += self._read_bank(name, digest)
-                if setup is not None:
-                    _require_fit(state, setup)
-                _require_name(path, state)
+                _require_fit(path, state, setup)
             except (CheckpointError, OSError) as error:
                 reasons.append(f"{path}: {error}")
                 continue
@@ -377,7 +362,7 @@ class Checkpoints:
             raise CheckpointError(f"the SHA-256 of {name} does not match: it is damaged")
         arrays, header = unseal(data)
         try:
-            return _bank_of(_attach(header["bank"], arrays))
+            return _BANK.validate_python(_attach(header["bank"], arrays))
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{name} is not a file of models ({error})") from None
 

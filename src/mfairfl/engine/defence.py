@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -406,16 +406,6 @@ class Standing:
     def _served(self, name: str) -> int:
         """Return the length of all suspensions together: each is twice the one before."""
         return 2 * self.terms[name] - TERM
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Return the standing with these fields; values of another type are a ValueError."""
-        kinds = {"latest": str, "longest": float}
-        for key, values in plain.items():
-            kind = kinds.get(key, int)
-            if not all(isinstance(value, kind) for value in values.values()):
-                raise ValueError(f"standing.{key} holds values of another type")
-        return cls(**{key: dict(value) for key, value in plain.items()})
 
 
 def _rounds(count: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from mfairfl.fairness.scores import ScoreSums
 from mfairfl.fairness.thresholds import Thresholds, refuse_losses
 from mfairfl.geometry.robust import lower_median
 from mfairfl.strategies.base import State, Strategy, Summary
-from mfairfl.training.plan import Job, Recipe, Report
+from mfairfl.training.plan import STRICT, Job, Recipe, Report
 
 Scored = Mapping[Split, Mapping[str, ScoreSums]]
 """For each split, each client's sums and counts of a model's scores."""
@@ -132,6 +132,8 @@ class RunState:
     last_good : LastGoodState, optional
         Where to go back to, while the present weights have not been measured.
     """
+
+    __pydantic_config__: ClassVar[Any] = STRICT
 
     round: int
     weights: np.ndarray

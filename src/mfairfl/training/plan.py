@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import ConfigDict
 
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.constraints import Constraints, Goal
@@ -28,7 +29,8 @@ def as_table(values: np.ndarray) -> Table2:
 GLOBAL = "global"
 """The start of a job that begins at the server's weights."""
 
-_STRICT = {"extra": "forbid", "arbitrary_types_allowed": True}  # where they are read from text
+STRICT: ConfigDict = {"extra": "forbid", "arbitrary_types_allowed": True}
+"""How pydantic reads what follows from text."""
 
 _GROWTH = 1.2  # Rprop's factors are ½ and 1.2 (Riedmiller & Braun, 1993)
 
@@ -53,7 +55,7 @@ class Optimizer:
     (the literal reading of a server step).
     """
 
-    __pydantic_config__: ClassVar[Any] = _STRICT
+    __pydantic_config__: ClassVar[Any] = STRICT
 
     name: Literal["adamw", "sgd", "gradient"] = "adamw"
     lr: float = 4e-3
@@ -88,7 +90,7 @@ class Prices:
         of decisions stay within what a price may show.
     """
 
-    __pydantic_config__: ClassVar[Any] = _STRICT
+    __pydantic_config__: ClassVar[Any] = STRICT
 
     driven_by: Literal["hard", "smooth"] = "hard"
     one_sided: bool = True
@@ -141,7 +143,7 @@ class Controller:
         and kept in.
     """
 
-    __pydantic_config__: ClassVar[Any] = _STRICT
+    __pydantic_config__: ClassVar[Any] = STRICT
 
     goal: Goal
     multipliers: tuple[float, ...]
@@ -209,7 +211,7 @@ class Plan:
         Multipliers that move inside the job; its prices are added to A and B.
     """
 
-    __pydantic_config__: ClassVar[Any] = _STRICT
+    __pydantic_config__: ClassVar[Any] = STRICT
 
     epochs: int
     batch_size: int
@@ -264,7 +266,7 @@ class Job:
         Whether the update goes to the server.
     """
 
-    __pydantic_config__: ClassVar[Any] = _STRICT
+    __pydantic_config__: ClassVar[Any] = STRICT
 
     client: str
     plan: Plan
@@ -291,7 +293,7 @@ class Report:
         Change of the control variate, when the job keeps one.
     """
 
-    __pydantic_config__: ClassVar[Any] = _STRICT
+    __pydantic_config__: ClassVar[Any] = STRICT
 
     client: str
     update: np.ndarray
