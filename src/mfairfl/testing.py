@@ -191,7 +191,7 @@ class _SmallRun:
             while True:
                 answers = clients.answer({0: ask})[0]
                 if tamper is not None and isinstance(ask, Train):
-                    answers = tamper(ask.round, answers)
+                    answers = tamper(ask.round, dict(answers))
                 try:
                     ask = loop.send(answers)
                 except StopIteration as stop:

@@ -72,7 +72,7 @@ def make_work(job, rows, model):
     _, plan, linear, seed = job
     rng = np.random.default_rng(seed)
     start, centre, slope = model.init(rng), model.init(rng), 0.01 * model.init(rng)
-    moving = None if plan.controller is None else Multipliers(plan.controller, SEX, rows)
+    moving = None if plan.controller is None else Multipliers(plan.controller, SEX)
     return Work(
         plan=plan,
         start=start,
@@ -94,7 +94,7 @@ def ends(works, model, store):
     updates = run_works(works, model, store)
     moving = [work.multipliers for work in works]
     return [
-        (update, *((m.values, m.gaps) if m is not None else ()))
+        (update, *((m.values.tolist(), m.gaps.tolist()) if m is not None else ()))
         for update, m in zip(updates, moving, strict=True)
     ]
 

@@ -189,7 +189,7 @@ def test_a_moving_multiplier_equals_a_plain_loop():
         epochs=5, batch_size=32, optimizer=SGD, loss_table=A, score_table=B, controller=controller
     )
     (mine, theirs), store = pair_of_works(shard, model, plan)
-    moving = Multipliers(controller, SEX, mine.rows)
+    moving = Multipliers(controller, SEX)
     own = Work(plan=plan, start=mine.start, rows=mine.rows, rng=mine.rng, multipliers=moving)
     (update,) = run_works([own], model, store)
 

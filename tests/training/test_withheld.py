@@ -93,7 +93,7 @@ def test_moving_multipliers_neither_see_nor_price_them():
     model = logistic(3)
     plan = Plan(epochs=5, batch_size=32, optimizer=SGD, controller=controller)
     mine, store = work(model, plan)
-    moving = Multipliers(controller, SEX, mine.rows)
+    moving = Multipliers(controller, SEX)
     (update,) = run_works([replace(mine, multipliers=moving)], model, store)
 
     sizes = np.array([np.sum(cells == g) for g in (0, 1)])

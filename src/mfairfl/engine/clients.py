@@ -9,9 +9,12 @@ local multipliers). They never leave it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,7 +24,7 @@ from mfairfl.engine.output import Served
 from mfairfl.engine.state import Answer, Ask, Measure, Measures, Score, Train
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.failpoints import failpoint
-from mfairfl.fairness.cells import Cells, Statistics
+from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.scores import ScoreSums
 from mfairfl.files import make_private_folder
 from mfairfl.models import Model
@@ -33,6 +36,7 @@ from mfairfl.training.measure import Probe, logits, measure, score_sums
 from mfairfl.training.plan import GLOBAL, Job, Report
 from mfairfl.training.trainer import Work, run_works
 
+T = TypeVar("T")
 _KEEP = 2  # a server is never more than one completed round behind its clients
 
 SlotValues = dict[str, np.ndarray]
@@ -69,7 +73,8 @@ class DiskSlots:
         make_private_folder(folder)
         remedy = f"restore it, or delete {folder}: the client then starts afresh"
         self._rounds: dict[int, SlotValues] = {
-            _number(path): read_sealed(path, remedy=remedy)[0] for path in folder.glob("round-*")
+            int(path.stem.removeprefix("round-")): read_sealed(path, remedy=remedy)[0]
+            for path in folder.glob("round-*")
         }
 
     def read(self, client: str, before: int | None = None) -> SlotValues:
@@ -97,10 +102,6 @@ class DiskSlots:
 
 Slots = MemorySlots | DiskSlots
 """What the clients of a run keep between rounds."""
-
-
-def _number(path: Path) -> int:
-    return int(path.stem.removeprefix("round-"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +146,7 @@ class LocalClients:
         self._model, self._store, self._runs = model, store, runs
         self._executor = executor or ThreadExecutor()
 
-    def answer(self, asks: Mapping[int, Ask]) -> dict[int, dict[str, Answer]]:
+    def answer(self, asks: Mapping[int, Ask]) -> Mapping[int, Mapping[str, Answer]]:
         """Return the clients' answers to requests by run: measurements first.
 
         Training waits until every run can train.
@@ -158,45 +159,37 @@ class LocalClients:
             return {i: self._score(self._runs[i], ask) for i, ask in scoring.items()}
         return self._train({i: ask for i, ask in asks.items() if isinstance(ask, Train)})
 
-    def _measure(self, asks: Mapping[int, Measure]) -> dict[int, dict[str, Answer]]:
-        answers: dict[int, dict[str, Measures]] = {i: {} for i in asks}
+    def _measure(self, asks: Mapping[int, Measure]) -> Mapping[int, Mapping[str, Answer]]:
+        places: list[tuple[int, str, int, Split]] = []
         probes: list[Probe] = []
-        places: list[tuple[dict[Split, Statistics], Split]] = []
         for i, ask in asks.items():
             run = self._runs[i]
-            for m, weights in enumerate(ask.weights):
-                for split in ask.splits:
-                    for client in ask.asked(run.rows[split]):
-                        answer = answers[i].setdefault(client, tuple({} for _ in ask.weights))
-                        places.append((answer[m], split))
-                        model = _own_model(run.slots, client, ask.slot, weights)
-                        rows = run.rows[split][client]
-                        probes.append(Probe(model, rows, ask.shares, ask.thresholds))
-        measured = self._executor.run(
-            lambda some: measure(some, self._model, self._store), probes, _sizes(probes)
-        )
-        for (by_split, split), sums in zip(places, measured, strict=True):
-            by_split[split] = sums
-        return {i: dict(by_client) for i, by_client in answers.items()}
+            for (m, weights), split in product(enumerate(ask.weights), ask.splits):
+                for client in ask.asked(run.rows[split]):
+                    places.append((i, client, m, split))
+                    probes.append(_probe(run, ask, weights, split, client))
+        answers: dict[int, dict[str, Measures]] = {i: {} for i in asks}
+        for (i, client, m, split), sums in zip(places, self._count(measure, probes), strict=True):
+            models = answers[i].setdefault(client, tuple({} for _ in asks[i].weights))
+            models[m][split] = sums
+        return answers
 
-    def _score(self, run: RunRows, ask: Score) -> dict[str, Answer]:
+    def _score(self, run: RunRows, ask: Score) -> Mapping[str, Answer]:
+        places = [(split, client) for split in ask.splits for client in run.rows[split]]
+        probes = [_probe(run, ask, ask.weights, *place) for place in places]
+        scored = self._count(partial(score_sums, drawn=ask.drawn), probes)
         answers: dict[str, dict[Split, ScoreSums]] = {}
-        for split in ask.splits:
-            shards = run.rows[split]
-            probes = [
-                Probe(_own_model(run.slots, client, ask.slot, ask.weights), rows, ask.shares)
-                for client, rows in shards.items()
-            ]
-            scored = self._executor.run(
-                lambda some: score_sums(some, self._model, self._store, drawn=ask.drawn),
-                probes,
-                _sizes(probes),
-            )
-            for client, sums in zip(shards, scored, strict=True):
-                answers.setdefault(client, {})[split] = sums
-        return dict(answers)
+        for (split, client), sums in zip(places, scored, strict=True):
+            answers.setdefault(client, {})[split] = sums
+        return answers
 
-    def _train(self, asks: Mapping[int, Train]) -> dict[int, dict[str, Answer]]:
+    def _count(
+        self, sums: Callable[[Sequence[Probe], Model, RowStore], list[T]], probes: Sequence[Probe]
+    ) -> list[T]:
+        sizes = [probe.weights.size * len(probe.rows) for probe in probes]
+        return self._executor.run(lambda some: sums(some, self._model, self._store), probes, sizes)
+
+    def _train(self, asks: Mapping[int, Train]) -> Mapping[int, Mapping[str, Answer]]:
         jobs = [(i, job) for i, ask in asks.items() for job in ask.jobs]
         slots = {
             (i, job.client): self._runs[i].slots.read(job.client, before=asks[i].round)
@@ -214,7 +207,16 @@ class LocalClients:
             answers[i].setdefault(job.client, []).extend([report] if job.send else [])
         for (i, client), after in slots.items():
             self._runs[i].slots.keep(asks[i].round, client, after)
-        return {i: dict(by_client) for i, by_client in answers.items()}
+        return answers
+
+
+def _probe(
+    run: RunRows, ask: Measure | Score, weights: np.ndarray, split: Split, client: str
+) -> Probe:
+    """Ask about the model that a client holds in the slot of the request, if any, or `weights`."""
+    model = weights if ask.slot is None else run.slots.read(client).get(ask.slot, weights)
+    thresholds = ask.thresholds if isinstance(ask, Measure) else None
+    return Probe(model, run.rows[split][client], ask.shares, thresholds)
 
 
 def _work(run: RunRows, ask: Train, job: Job, slots: SlotValues) -> Work:
@@ -229,7 +231,7 @@ def _work(run: RunRows, ask: Train, job: Job, slots: SlotValues) -> Work:
     if plan.controller is not None:
         key = plan.controller.slot
         memory = None if key is None else slots.get(key)
-        multipliers = Multipliers(plan.controller, run.attributes, rows, memory)
+        multipliers = Multipliers(plan.controller, run.attributes, memory)
     return Work(
         plan=plan,
         start=start,
@@ -251,20 +253,20 @@ def _report(job: Job, work: Work, update: np.ndarray, slots: SlotValues) -> Repo
         change = _control_change(work, update)
         variate = slots.get(job.keep_control, np.zeros_like(change))
         slots[job.keep_control] = variate + change
-    report = Report(
+    moved, multipliers, gaps = work.multipliers, np.empty(0), np.empty(0)
+    if moved is not None and moved.setting.slot is None:
+        multipliers, gaps = moved.values, moved.gaps
+    elif moved is not None and moved.setting.slot:  # the server does not see what a client keeps
+        slots[moved.setting.slot] = moved.memory
+    return Report(
         client=job.client,
         update=update,
         steps=work.steps,
         lr=job.plan.optimizer.lr,
+        multipliers=tuple(multipliers.tolist()),
+        gaps=tuple(gaps.tolist()),
         control_change=change,
     )
-    moved = work.multipliers
-    if moved is None:
-        return report
-    if moved.setting.slot is None:
-        return replace(report, multipliers=moved.values, gaps=moved.gaps)
-    slots[moved.setting.slot] = moved.memory  # what a client keeps the server does not see
-    return report
 
 
 def _control_change(work: Work, update: np.ndarray) -> np.ndarray:
@@ -276,15 +278,6 @@ def _control_change(work: Work, update: np.ndarray) -> np.ndarray:
         )
     drift = update / np.float32(work.steps * plan.optimizer.lr)
     return np.asarray(drift if plan.linear is None else drift - plan.linear)
-
-
-def _sizes(probes: Sequence[Probe]) -> list[float]:
-    return [probe.weights.size * len(probe.rows) for probe in probes]
-
-
-def _own_model(slots: Slots, client: str, slot: str | None, weights: np.ndarray) -> np.ndarray:
-    """Return the model that a client holds in this slot, if any; else `weights`."""
-    return weights if slot is None else slots.read(client).get(slot, weights)
 
 
 class SoleClient:

@@ -14,7 +14,7 @@ from mfairfl.training.plan import Controller, adapted_gain, dead_zone
 
 
 class Multipliers:
-    """One job's multipliers on the move.
+    """One job's multipliers on the move: `values` now, and `gaps` at the latest move.
 
     Parameters
     ----------
@@ -22,8 +22,6 @@ class Multipliers:
         The plan's controller.
     attributes : tuple of Attribute
         The task's sensitive attributes.
-    rows : range
-        The client's training rows in the store.
     start : ndarray (3, J), optional
         What the client kept from its last job: multipliers, gains, gaps.
     """
@@ -32,25 +30,21 @@ class Multipliers:
         self,
         setting: Controller,
         attributes: tuple[Attribute, ...],
-        rows: range,
         start: np.ndarray | None = None,
     ) -> None:
-        self.setting, self.rows = setting, rows
-        self._constraints = setting.goal.constraints(attributes)
+        self.setting, self._constraints = setting, setting.goal.constraints(attributes)
         count = len(self._constraints)
-        self._mu = np.asarray(setting.multipliers, dtype=np.float64)
-        self._gain, self._latest = np.ones(count), np.zeros(count)
+        self.values = np.asarray(setting.multipliers, dtype=np.float64)
+        self._gain, self.gaps = np.ones(count), np.zeros(count)
         if start is not None:
-            self._mu, self._gain, self._latest = start
+            self.values, self._gain, self.gaps = start
         self._first: np.ndarray | None = None
-        lengths = {"multipliers": len(self._mu), "step": len(setting.step)}
-        if setting.offset is not None:
-            lengths["offset"] = len(setting.offset)
-        for name, length in lengths.items():
-            if length != count:
+        numbers = {"multipliers": self.values, "step": setting.step, "offset": setting.offset}
+        for name, given in numbers.items():
+            if given is not None and len(given) != count:
                 raise ConfigError(
-                    f"controller.{name}: {length} numbers for {count} constraints; give one for "
-                    "each"
+                    f"controller.{name}: {len(given)} numbers for {count} constraints; give one "
+                    "for each"
                 )
 
     def begin(self, counts: np.ndarray, sums: Statistics | None) -> None:
@@ -69,43 +63,28 @@ class Multipliers:
         if setting.relative and sums is not None:
             self._first = self._constraints.gaps(sums, setting.prices.driven_by)
 
-    def due(self, epoch: int) -> bool:
-        """Return whether the multipliers move after this epoch (counted from 1)."""
-        return epoch % self.setting.every == 0
-
     def move(self, sums: Statistics) -> None:
         """μ ← [μ + gain · step · dead(offset + d − d₀)], within what a price may show."""
         setting = self.setting
-        gap = self._constraints.gaps(sums, setting.prices.driven_by)
+        gaps = self._constraints.gaps(sums, setting.prices.driven_by)
         if self._first is not None:
-            gap = gap - self._first
+            gaps = gaps - self._first
         # A group the client does not have gives no evidence: only the offset counts then.
-        gap = np.nan_to_num(gap, nan=0.0)
+        gaps = np.nan_to_num(gaps, nan=0.0)
         if setting.offset is not None:
-            gap = gap + np.asarray(setting.offset)
-        self._gain = adapted_gain(self._gain, gap, self._latest, setting.shrink)
-        self._latest = gap
-        dead = dead_zone(gap, setting.goal.alpha)
+            gaps = gaps + np.asarray(setting.offset)
+        self._gain = adapted_gain(self._gain, gaps, self.gaps, setting.shrink)
+        self.gaps = gaps
+        dead = dead_zone(gaps, setting.goal.alpha)
         most = self._constraints.limits(self._counts, setting.prices.cap)
-        self._mu = np.clip(self._mu + self._gain * setting.step * dead, -most, most)
+        self.values = np.clip(self.values + self._gain * setting.step * dead, -most, most)
 
     def prices(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return what to add to the loss table A and the score table B, each (C, 2)."""
+        """Return what to add to the score table B and the loss table A, each (C, 2)."""
         setting = self.setting
-        tables = setting.prices.tables(self._constraints, self._mu, self._counts, setting.scale)
-        return tables[::-1]
-
-    @property
-    def values(self) -> tuple[float, ...]:
-        """The multipliers now."""
-        return tuple(float(x) for x in self._mu)
+        return setting.prices.tables(self._constraints, self.values, self._counts, setting.scale)
 
     @property
     def memory(self) -> np.ndarray:
         """What the client keeps for its next job, (3, J): multipliers, gains, gaps."""
-        return np.stack([self._mu, self._gain, self._latest])
-
-    @property
-    def gaps(self) -> tuple[float, ...]:
-        """The gaps at the latest move."""
-        return tuple(float(x) for x in self._latest)
+        return np.stack([self.values, self._gain, self.gaps])

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -30,17 +29,23 @@ from mfairfl.training.measure import Probe, measure
 from mfairfl.training.plan import Optimizer, Plan, Table2
 
 
-class StepRule(Protocol):
+class StepRule:
     """Moves the first rows of a stack; rows that are done are simply left out."""
+
+    def __init__(self, settings: Optimizer, shape: tuple[int, int], workspace: Workspace) -> None:
+        raise NotImplementedError
 
     def step(self, weights: Tensor, gradient: Tensor, count: int) -> None:
         """Take step number `count` (from 1) on rows 0 … len(weights) − 1."""
+        raise NotImplementedError
 
     def update(self, row: int, start: np.ndarray, end: np.ndarray, out: np.ndarray) -> None:
         """Write a row's update after its last step."""
+        del row
+        np.subtract(start, end, out=out)
 
 
-class _AdamW:
+class _AdamW(StepRule):
     """Loshchilov & Hutter (2019), decoupled decay: w ← (1 − lr·wd)·w − lr·m̂/(√v̂ + eps)."""
 
     def __init__(self, settings: Optimizer, shape: tuple[int, int], workspace: Workspace) -> None:
@@ -68,12 +73,8 @@ class _AdamW:
             maximize=False,
         )
 
-    def update(self, row: int, start: np.ndarray, end: np.ndarray, out: np.ndarray) -> None:
-        del row
-        np.subtract(start, end, out=out)
 
-
-class _SGD:
+class _SGD(StepRule):
     """Heavy ball with coupled decay, as `torch.optim.SGD`: v ← μv + g + wd·w, w ← w − lr·v."""
 
     def __init__(self, settings: Optimizer, shape: tuple[int, int], workspace: Workspace) -> None:
@@ -88,12 +89,8 @@ class _SGD:
         velocity.mul_(self._momentum).add_(gradient).addcmul_(weights, self._decay)
         weights.addcmul_(velocity, self._rate)
 
-    def update(self, row: int, start: np.ndarray, end: np.ndarray, out: np.ndarray) -> None:
-        del row
-        np.subtract(start, end, out=out)
 
-
-class _Gradient:
+class _Gradient(StepRule):
     """Weights stay where they are; the update is the sum of the batches' gradients."""
 
     def __init__(self, settings: Optimizer, shape: tuple[int, int], workspace: Workspace) -> None:
@@ -109,11 +106,7 @@ class _Gradient:
         out[:] = self._total.numpy()[row, : len(end)]
 
 
-STEP_RULES: dict[str, Callable[[Optimizer, tuple[int, int], Workspace], StepRule]] = {
-    "adamw": _AdamW,
-    "sgd": _SGD,
-    "gradient": _Gradient,
-}
+STEP_RULES: dict[str, type[StepRule]] = {"adamw": _AdamW, "sgd": _SGD, "gradient": _Gradient}
 
 
 _CHUNK = 32  # steps whose row numbers are laid out at once: bounds memory, costs nothing
@@ -313,7 +306,7 @@ class _Stack:
         relative = [i for i, moving in self._moving.items() if moving.setting.relative]
         measured = dict(zip(relative, self._measured(relative), strict=True))
         for i, moving in self._moving.items():
-            moving.begin(self._store.counts(moving.rows), measured.get(i))
+            moving.begin(self._store.counts(self._works[i].rows), measured.get(i))
             self._reprice(i)
 
     def _end_of_epoch(self, step: int, active: int) -> None:
@@ -321,7 +314,7 @@ class _Stack:
         due = []
         for i, moving in self._moving.items():
             epoch, more = divmod(step + 1, self._decks[i].batches or 1)
-            if i < active and not more and moving.due(epoch):
+            if i < active and not more and epoch % moving.setting.every == 0:
                 due.append(i)
         if not due:
             return
@@ -332,12 +325,12 @@ class _Stack:
     def _measured(self, jobs: Sequence[int]) -> list[Statistics]:
         """Measure these jobs' present weights on their own rows."""
         weights = self._weights.numpy()[:, : self._model.size]
-        probes = [Probe(weights[i], self._moving[i].rows) for i in jobs]
+        probes = [Probe(weights[i], self._works[i].rows) for i in jobs]
         return measure(probes, self._model, self._store)
 
     def _reprice(self, i: int) -> None:
         plan, cells = self._works[i].plan, self._store.cells
-        loss, score = self._moving[i].prices()
+        score, loss = self._moving[i].prices()
         if self._loss is not None and self._score is not None:
             base = _flat(plan.loss_table, cells, 1.0), _flat(plan.score_table, cells, 0.0)
             self._loss[i] = torch.from_numpy(base[0] + _flat(loss, cells, 0.0))
