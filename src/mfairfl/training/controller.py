@@ -5,6 +5,8 @@ Executes `plan.Controller`; the mathematics is in its docstring.
 
 from __future__ import annotations
 
+from collections.abc import Sized
+
 import numpy as np
 
 from mfairfl.data import Attribute
@@ -39,8 +41,12 @@ class Multipliers:
         if start is not None:
             self.values, self._gain, self.gaps = start
         self._first: np.ndarray | None = None
-        numbers = {"multipliers": self.values, "step": setting.step, "offset": setting.offset}
-        for name, given in numbers.items():
+        lengths: dict[str, Sized | None] = {
+            "multipliers": self.values,
+            "step": setting.step,
+            "offset": setting.offset,
+        }
+        for name, given in lengths.items():
             if given is not None and len(given) != count:
                 raise ConfigError(
                     f"controller.{name}: {len(given)} numbers for {count} constraints; give one "
