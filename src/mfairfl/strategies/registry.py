@@ -16,7 +16,6 @@ from mfairfl.strategies.afl import AFL
 from mfairfl.strategies.base import Card, Strategy
 from mfairfl.strategies.constant import Constant
 from mfairfl.strategies.ditto import Ditto
-from mfairfl.strategies.drfl import DRFL
 from mfairfl.strategies.fairfed import FairFed
 from mfairfl.strategies.fedavg import FedAvg
 from mfairfl.strategies.fedavg_threshold import FedAvgThreshold
@@ -29,7 +28,7 @@ from mfairfl.strategies.local_fairness import CenFair, FedAvgFair, IndFair
 from mfairfl.strategies.mfairfl import MFairFL
 from mfairfl.strategies.qffl import QFFL
 from mfairfl.strategies.scaffold import Scaffold
-from mfairfl.strategies.term import TERM
+from mfairfl.strategies.tilted import DRFL, TERM
 
 
 class Method(NamedTuple):
@@ -128,8 +127,8 @@ def grids(name: str) -> dict[str, tuple[Any, ...]]:
     >>> grids("fairfed")
     {'beta': (0.01, 0.05, 0.1, 1.0, 2.0, 5.0)}
     """
-    grid_of = {f.name: f.metadata.get("grid") for f in fields(_dataclass(name))}
-    return {key: tuple(grid) for key, grid in grid_of.items() if grid is not None}
+    hyper_parameters = fields(METHODS.follow(name).kind)  # type: ignore[arg-type]  # a dataclass
+    return {f.name: tuple(f.metadata["grid"]) for f in hyper_parameters if "grid" in f.metadata}
 
 
 def create(name: str, **hyper_parameters: Any) -> Strategy:
@@ -149,30 +148,20 @@ def create(name: str, **hyper_parameters: Any) -> Strategy:
     >>> create("mfairfl", goals={"cap": 0.5}).goals.cap
     0.5
     """
-    kind, preset = _dataclass(name), METHODS.get(name).preset
-    names = [f.name for f in fields(kind)]
+    kind, preset, _ = METHODS.follow(name)
+    values = dict(preset)
+    names = [f.name for f in fields(kind)]  # type: ignore[arg-type]  # a dataclass
     for key, value in hyper_parameters.items():
         if key not in names:
             raise ConfigError(unknown(f"hyper-parameter of strategy '{name}'", key, names))
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"strategy.{key}: give a finite number (got {value})")
-    values = {**preset, **{k: _over(preset.get(k), v) for k, v in hyper_parameters.items()}}
+        group = isinstance(value, Mapping) and isinstance(values.get(key), Mapping)
+        values[key] = {**values[key], **value} if group else value
     try:
-        strategy: Strategy = TypeAdapter(kind).validate_python(values)
+        return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
         raise ConfigError(first_problem(error, prefix="strategy")) from None
-    return strategy
-
-
-def _dataclass(name: str) -> Any:
-    """Return the class behind a name; an import string is followed."""
-    return METHODS.follow(name).kind
-
-
-def _over(preset: Any, value: Any) -> Any:
-    """Lay a group of hyper-parameters over the name's preset."""
-    both = isinstance(preset, Mapping) and isinstance(value, Mapping)
-    return {**preset, **value} if both else value
 
 
 def spelled(strategy: Strategy) -> dict[str, Any]:
@@ -189,7 +178,8 @@ def spelled(strategy: Strategy) -> dict[str, Any]:
     methods = {name: METHODS.get(name) for name in METHODS.names() if METHODS.is_builtin(name)}
     methods |= METHODS.added()
     names = [name for name, method in methods.items() if method == Method(kind)]
-    name = names[0] if names else _remember(kind)
+    # A class inside a function has no import string: this process knows it by its bare name.
+    name = names[0] if names else METHODS.add(import_string(kind) or kind.__name__, kind)
     return {"name": name, **hyper_parameters_of(strategy)}
 
 
@@ -197,8 +187,3 @@ def hyper_parameters_of(strategy: Strategy) -> dict[str, Any]:
     """Return a strategy's hyper-parameters as plain data; groups of them as dictionaries."""
     plain: dict[str, Any] = asdict(strategy)  # type: ignore[call-overload]  # a dataclass
     return plain
-
-
-def _remember(kind: type[Strategy]) -> str:
-    # A class inside a function has no import string: this process knows it by its bare name.
-    return METHODS.add(import_string(kind) or kind.__name__, kind)
