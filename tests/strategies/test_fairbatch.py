@@ -19,7 +19,7 @@ from hypothesis import given
 
 from mfairfl.data import Attribute
 from mfairfl.fairness.constraints import Goal
-from mfairfl.strategies.fairbatch import loss_table, masses, moved, moves, surrogate
+from mfairfl.strategies.fairbatch import FairBatch, moves, surrogate
 from rounds import SEX, close, statistics
 
 N = np.array([[30.0, 10.0], [40.0, 20.0]])
@@ -35,8 +35,16 @@ def constraints(notion, task=SEX, **goal):
 
 def after(notion, step, sums=SUMS, driven_by="loss", alpha=0.0, lam=None):
     index = constraints(notion)
-    begun = masses(index, N) if lam is None else np.array(lam)
-    return moved(index, begun, sums, N, step=step, driven_by=driven_by, alpha=alpha)
+    rule = FairBatch(constraints=index, counts=N, driven_by=driven_by, alpha=alpha)
+    return rule.moved(rule.masses() if lam is None else np.array(lam), sums, step)
+
+
+def masses(index, counts):
+    return FairBatch(constraints=index, counts=counts).masses()
+
+
+def loss_table(index, lam, counts):
+    return FairBatch(constraints=index, counts=counts).weights(lam)
 
 
 # ------------------------------------------------------------------ moves
@@ -143,7 +151,7 @@ def test_the_names_of_three_groups_do_not_matter():
     def run(order):
         sums = statistics(n[order], losses=losses[order])
         start = masses(index, n[order])
-        return moved(index, start, sums, n[order], step=0.3, driven_by="loss", alpha=0.0)
+        return FairBatch(constraints=index, counts=n[order]).moved(start, sums, 0.3)
 
     first = run([0, 1, 2])
     for order in map(list, permutations(range(3))):
@@ -203,7 +211,7 @@ def test_missing_groups_and_classes_give_numbers(notion, driven_by, present):
     index = constraints(notion)
     sums = statistics(n, np.array(SELECTED) * present, np.array(LOSSES) * present)
     start = masses(index, n)
-    lam = moved(index, start, sums, n, step=0.1, driven_by=driven_by, alpha=0.0)
+    lam = FairBatch(constraints=index, counts=n, driven_by=driven_by).moved(start, sums, 0.1)
     table = loss_table(index, lam, n)
     assert np.isfinite(lam).all()
     assert np.isfinite(table).all()
@@ -255,10 +263,11 @@ def test_rows_that_are_not_recorded_weigh_1_and_change_no_other_weight(notion):
     everyone = statistics(n, selected, losses)
 
     def weights(index, sums):
-        lam = masses(index, sums.counts)
+        rule = FairBatch(constraints=index, counts=sums.counts, driven_by="rates")
+        lam = rule.masses()
         for step in (0.1, 0.05):
-            lam = moved(index, lam, sums, sums.counts, step=step, driven_by="rates", alpha=0.0)
-        return loss_table(index, lam, sums.counts)
+            lam = rule.moved(lam, sums, step)
+        return rule.weights(lam)
 
     expected = weights(own, SUMS)
     assert np.abs(expected - 1).max() > 0.05
@@ -270,6 +279,6 @@ def test_who_has_recorded_nothing_has_plain_weights():
     alone = np.array([[0.0, 0.0], [0.0, 0.0], [30.0, 10.0]])
     sums = statistics(alone, alone / 2, alone)
     start = masses(index, alone)
-    lam = moved(index, start, sums, alone, step=1.0, driven_by="loss", alpha=0.0)
+    lam = FairBatch(constraints=index, counts=alone).moved(start, sums, 1.0)
     assert lam.tolist() == start.tolist() == [0.0, 0.0]
     assert loss_table(index, lam, alone).tolist() == [[1, 1]] * 3

@@ -26,7 +26,7 @@ Rates are those of the decisions or, as in the papers, cross-entropies in the pl
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -78,27 +78,20 @@ def _blocks(constraints: Constraints) -> Iterator[_Block]:
                 at = end
 
 
-def masses(constraints: Constraints, counts: Floats) -> Floats:
-    """Return p_j = n_{e,z}/n for each constraint: the λ with which every row weighs 1."""
-    groups = constraints.counts(counts)[1]
-    for block in _blocks(constraints):
-        rows = float((block.membership @ counts).sum())
-        if rows > 0:
-            groups[block.at] /= rows
-    return groups
-
-
-def loss_table(constraints: Constraints, lam: Floats, counts: Floats) -> Floats:
-    """Return the weight A of a row per (cell, label).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FairBatch:
+    """How λ moves and what rows weigh; symbols and formulas at the top of the module.
 
     Parameters
     ----------
     constraints : Constraints
         What is to be made equal.
-    lam : ndarray (J,)
-        λ, one mass for each constraint.
     counts : ndarray (C, 2)
         The rows that λ speaks of: the federation's, or one client's own.
+    driven_by : {"loss", "rates"}
+        Whether cross-entropies or decisions are compared.
+    alpha : float
+        Gaps up to here are left alone.
 
     Examples
     --------
@@ -106,17 +99,54 @@ def loss_table(constraints: Constraints, lam: Floats, counts: Floats) -> Floats:
     >>> from mfairfl.fairness.constraints import Goal
     >>> constraints = Goal(notions=("dp",)).constraints((Attribute("sex", ("F", "M")),))
     >>> counts = np.array([[30.0, 10.0], [40.0, 20.0]])
-    >>> masses(constraints, counts).tolist()
+    >>> rule = FairBatch(constraints=constraints, counts=counts)
+    >>> rule.masses().tolist()
     [0.4, 0.6]
-    >>> loss_table(constraints, np.array([0.3, 0.6]), counts).round(12).tolist()
+    >>> rule.weights(np.array([0.3, 0.6])).round(12).tolist()
     [[0.75, 1.25], [1.0, 1.0]]
     """
-    base = masses(constraints, counts)
-    deviation = np.divide(lam, base, out=np.ones_like(base), where=base > 0) - 1
-    table = np.ones((constraints.cells.size, 2))
-    for block in _blocks(constraints):
-        table += np.outer(deviation[block.at] @ block.membership, block.pattern)
-    return np.maximum(table, 0.0)
+
+    constraints: Constraints
+    counts: Floats
+    driven_by: Driver = "loss"
+    alpha: float = 0.0
+
+    def masses(self) -> Floats:
+        """Return p_j = n_{e,z}/n for each constraint: the λ with which every row weighs 1."""
+        groups = self.constraints.counts(self.counts)[1]
+        for block in _blocks(self.constraints):
+            rows = float((block.membership @ self.counts).sum())
+            if rows > 0:
+                groups[block.at] /= rows
+        return groups
+
+    def weights(self, lam: Floats) -> Floats:
+        """Return the weight A of a row per (cell, label), given λ."""
+        base = self.masses()
+        deviation = np.divide(lam, base, out=np.ones_like(base), where=base > 0) - 1
+        table = np.ones((self.constraints.cells.size, 2))
+        for block in _blocks(self.constraints):
+            table += np.outer(deviation[block.at] @ block.membership, block.pattern)
+        return np.maximum(table, 0.0)
+
+    def moved(self, lam: Floats, statistics: Statistics, step: float) -> Floats:
+        """Return λ after a step on sums at the present weights; absent groups move nothing."""
+        compared = surrogate(statistics) if self.driven_by == "loss" else statistics
+        gaps = np.nan_to_num(self.constraints.gaps(compared), nan=0.0)
+        gaps = dead_zone(gaps, self.alpha)
+        events, groups = self.constraints.counts(statistics.counts)
+        shares = np.divide(groups, events, out=np.zeros_like(groups), where=events > 0)
+        base, after = self.masses(), lam.copy()
+        for block in _blocks(self.constraints):
+            at, q = block.at, shares[block.at]
+            # Centred, what some groups gain others lose, with a dead zone as without.
+            centred = gaps[at] - q @ gaps[at]
+            after[at] += step * block.direction * moves(centred, q)
+            if block.balances_labels:
+                after[at] = np.clip(after[at], 0.0, 2 * base[at])
+            else:
+                after[at] = with_sum(np.maximum(after[at], 0.0), float(base[at].sum()))
+        return after
 
 
 def surrogate(statistics: Statistics) -> Statistics:
@@ -139,49 +169,6 @@ def moves(gaps: Floats, shares: Floats) -> Floats:
     """
     pairs = float((shares * (1 - shares)).sum())
     return 2 * shares * gaps / pairs if pairs > 0 else np.zeros_like(gaps)
-
-
-def moved(
-    constraints: Constraints,
-    lam: Floats,
-    statistics: Statistics,
-    counts: Floats,
-    *,
-    step: float,
-    driven_by: Driver,
-    alpha: float,
-) -> Floats:
-    """Return λ after one step; a group without rows in `statistics` moves nothing.
-
-    Parameters
-    ----------
-    statistics : Statistics
-        Sums at the present weights.
-    counts : ndarray (C, 2)
-        The rows that λ speaks of, as in `loss_table`.
-    step : float
-        a of this round.
-    driven_by : {"loss", "rates"}
-        Whether cross-entropies or decisions are compared.
-    alpha : float
-        Gaps up to here are left alone.
-    """
-    compared = surrogate(statistics) if driven_by == "loss" else statistics
-    gaps = np.nan_to_num(constraints.gaps(compared), nan=0.0)
-    gaps = dead_zone(gaps, alpha)
-    events, groups = constraints.counts(statistics.counts)
-    shares = np.divide(groups, events, out=np.zeros_like(groups), where=events > 0)
-    base, after = masses(constraints, counts), lam.copy()
-    for block in _blocks(constraints):
-        at, q = block.at, shares[block.at]
-        # Centred, what some groups gain others lose, with a dead zone as without.
-        centred = gaps[at] - q @ gaps[at]
-        after[at] += step * block.direction * moves(centred, q)
-        if block.balances_labels:
-            after[at] = np.clip(after[at], 0.0, 2 * base[at])
-        else:
-            after[at] = with_sum(np.maximum(after[at], 0.0), float(base[at].sum()))
-    return after
 
 
 def with_sum(values: Floats, total: float) -> Floats:

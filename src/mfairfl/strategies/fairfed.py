@@ -45,7 +45,7 @@ from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.geometry.gram import Floats
 from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Summary, parameter
-from mfairfl.strategies.fairbatch import Driver, loss_table, masses, moved
+from mfairfl.strategies.fairbatch import Driver, FairBatch
 from mfairfl.training.plan import Job, Reports, as_table
 
 
@@ -80,37 +80,36 @@ class FairFed(Strategy):
 
     def start(self, summary: Summary) -> State:
         """w̄_k = n_k/n, kept as rows n·w̄_k; every client's rows weigh 1."""
-        constraints, names = summary.constraints, sorted(summary.counts)
+        names = sorted(summary.counts)
         counts = [summary.counts[name] for name in names]
         return {
             "clients": names,
             # In rows: β = 0 then divides the very numbers that FedAvg does.
             "weights": np.array([n.sum() for n in counts], dtype=np.float64),
-            "lambda": np.array([masses(constraints, n) for n in counts]),
+            "lambda": np.array([self._rule(summary, n).masses() for n in counts]),
         }
+
+    def _rule(self, summary: Summary, counts: Floats) -> FairBatch:
+        return FairBatch(
+            constraints=summary.constraints,
+            counts=counts,
+            driven_by=self.driven_by,
+            alpha=summary.goal.alpha,
+        )
 
     def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
         """Every client weighs its rows by its own counts or its own gaps."""
         if self.debias == "none":
             return state, round.jobs()
-        constraints = round.summary.constraints
         lam, jobs = np.array(state["lambda"]), []
         for m in round.measurements:
             counts = m.statistics.counts
             if self.debias == "fairbatch":
-                k = state["clients"].index(m.client)
-                lam[k] = moved(
-                    constraints,
-                    lam[k],
-                    m.statistics,
-                    counts,
-                    step=self.step / sqrt(round.index + 1),
-                    driven_by=self.driven_by,
-                    alpha=round.summary.goal.alpha,
-                )
-                table = loss_table(constraints, lam[k], counts)
+                k, rule = state["clients"].index(m.client), self._rule(round.summary, counts)
+                lam[k] = rule.moved(lam[k], m.statistics, self.step / sqrt(round.index + 1))
+                table = rule.weights(lam[k])
             else:
-                table = reweighting(constraints, counts)
+                table = reweighting(round.summary.constraints, counts)
             plan = replace(round.plan, loss_table=as_table(table))
             jobs.append(Job(client=m.client, plan=plan))
         return {**state, "lambda": lam}, jobs

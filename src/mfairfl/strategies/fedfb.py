@@ -31,14 +31,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from mfairfl.fairness.cells import Statistics
 from mfairfl.geometry.gram import Floats
 from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Summary, parameter
-from mfairfl.strategies.fairbatch import Driver, loss_table, masses, moved, moves, with_sum
+from mfairfl.strategies.fairbatch import Driver, FairBatch, moves, with_sum
 from mfairfl.training.plan import Job, Reports, as_table
 
 
@@ -72,48 +72,55 @@ class FedFB(Strategy):
 
     def start(self, summary: Summary) -> State:
         """Every row weighs 1."""
-        names, counts = sorted(summary.counts), summary.pooled
+        names = sorted(summary.counts)
         rows = np.array([summary.counts[name].sum() for name in names])
         return {
-            "lambda": masses(summary.constraints, counts),
+            "lambda": self._rule(summary).masses(),
             "clients": names,
             "client_lambda": rows / rows.sum(),
         }
 
-    def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
-        """Move λ by the gaps at w_t and weigh every client's rows."""
-        step, summary = self.step / sqrt(round.index + 1), round.summary
-        if self.parity == "client":
-            lam = self._client_lambda(state, round, step)
-            return {**state, "client_lambda": lam}, round.jobs()
-        lam = moved(
-            summary.constraints,
-            state["lambda"],
-            round.pooled,
-            summary.pooled,
-            step=step,
+    def _rule(self, summary: Summary) -> FairBatch:
+        return FairBatch(
+            constraints=summary.constraints,
+            counts=summary.pooled,
             driven_by=self.driven_by,
             alpha=summary.goal.alpha,
         )
-        after = {**state, "lambda": lam}
-        table, jobs = _table(after, summary), []
+
+    def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
+        """Move λ by the gaps at w_t and weigh every client's rows."""
+        step, rule = self.step / sqrt(round.index + 1), self._rule(round.summary)
+        if self.parity == "client":
+            lam = self._client_lambda(state, round, step)
+            return {**state, "client_lambda": lam}, round.jobs()
+        lam = rule.moved(state["lambda"], round.pooled, step)
+        table, jobs = rule.weights(lam), []
         for m in round.measurements:
             mean = float((table * m.statistics.counts).sum()) / m.rows
             # Where all rows weigh 0 the client counts for nothing, whatever it trains.
             scaled = as_table(table / mean if mean > 0 else table)
             jobs.append(Job(client=m.client, plan=replace(round.plan, loss_table=scaled)))
-        return after, jobs
+        return {**state, "lambda": lam}, jobs
 
     def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
         """c_k = nc_k / Σ nc_j over reports; nc_k = λ_k where clients are the groups."""
-        log = self._log(state, round)
         if self.parity == "client":
-            nc = np.array([log["lambda"][r.client] for r in reports])
+            lam = dict(zip(state["clients"], state["client_lambda"].tolist(), strict=True))
+            nc = np.array([lam[r.client] for r in reports])
+            log: dict[str, Any] = {"lambda": lam}
         else:
-            table = _table(state, round.summary)
-            measured = round.measured
+            constraints, measured = round.summary.constraints, round.measured
+            table = self._rule(round.summary).weights(state["lambda"])
             counts = [measured[r.client].statistics.counts for r in reports]
             nc = np.array([float((table * n).sum()) for n in counts])
+            violation = constraints.violation(round.pooled)
+            log = {
+                "constraints": [" | ".join(label) for label in constraints.labels],
+                "lambda": state["lambda"].tolist(),
+                "loss_weights": table.tolist(),
+                "violation_hard": None if np.isnan(violation) else violation,
+            }
         total = float(nc.sum())
         return Step(nc / total if total > 0 else nc, log=log)
 
@@ -135,21 +142,3 @@ class FedFB(Strategy):
             chosen, n = statistics.positives, statistics.counts
             wrong = np.column_stack([chosen[:, 0], n[:, 1] - chosen[:, 1]])
         return float(wrong.sum() / statistics.counts.sum())
-
-    def _log(self, state: State, round: Round) -> dict[str, Any]:
-        if self.parity == "client":
-            lam = state["client_lambda"].tolist()
-            return {"lambda": dict(zip(state["clients"], lam, strict=True))}
-        constraints = round.summary.constraints
-        violation = constraints.violation(round.pooled)
-        return {
-            "constraints": [" | ".join(label) for label in constraints.labels],
-            "lambda": state["lambda"].tolist(),
-            "loss_weights": _table(state, round.summary).tolist(),
-            "violation_hard": None if np.isnan(violation) else violation,
-        }
-
-
-def _table(state: State, summary: Summary) -> Floats:
-    """Return A per (cell, label), on the federation's rows."""
-    return loss_table(summary.constraints, state["lambda"], summary.pooled)
