@@ -11,12 +11,12 @@ import tomli_w
 from audit_silos import CONSENT, SILOS, pooled, predictions
 from grids import LocalGrid
 from mfairfl.deployment.coordinator_app import carry_out_audit
-from mfairfl.deployment.federation_audit import REQUEST
 from mfairfl.deployment.journal import read_journal
 from mfairfl.deployment.keys import read_public_key
 from mfairfl.deployment.local import write_federation
 from mfairfl.deployment.settings import AuditRequest, load_federation
 from mfairfl.deployment.silo_app import app
+from mfairfl.deployment.superlink import REQUEST
 from mfairfl.errors import ConfigError, FederationError
 from mfairfl.flower.records import from_records
 from mfairfl.report.audit_document import build_audit

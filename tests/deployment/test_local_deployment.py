@@ -58,7 +58,8 @@ def test_a_folder_in_use_is_refused_before_anything_is_written(tmp_path):
     other.mkdir()
     (other / "run.json").write_text("{}")
     with pytest.raises(ConfigError, match="is not empty and holds no federation"):
-        write_deployment(config(), other, silos=files, deadline=9)
+        run_local(config(), other, follower=None, say=None, silos=files)
+    assert [path.name for path in other.iterdir()] == ["run.json"]
 
 
 def test_file_format_reaches_the_silos(tmp_path):

@@ -20,9 +20,8 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from outbound import Outbound
 
 from audit_silos import CONSENT, pooled, predictions
-from mfairfl.deployment.federation_audit import load_request
 from mfairfl.deployment.local import nodes, servers, write_deployment
-from mfairfl.deployment.settings import load_federation
+from mfairfl.deployment.settings import AuditRequest, load_federation
 from mfairfl.deployment.superlink import SuperLink, revoke_key
 from mfairfl.report.audit_document import build_audit
 from mfairfl.runs.config import make_config
@@ -92,7 +91,7 @@ def audited(file, tmp_path):
         done = mfairfl_cli("deploy", "audit", str(audit), *words)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    request = load_request(out / "request.json")
+    request = AuditRequest.read(out / "request.json")
     every = build_audit(pooled(frame, request.columns()), request.settings(request.meaning()))
     assert {k: v for k, v in found.items() if k != "sources"} == json.loads(
         every.model_dump_json(exclude={"sources"})

@@ -8,7 +8,7 @@ import pytest
 import mfairfl
 from audit_silos import CONSENT, SILOS, Silos, policy, pooled, predictions, write_silos
 from mfairfl.coordinator.audit import gather_counts
-from mfairfl.deployment.federation_audit import build_silo_audit, terms_of
+from mfairfl.deployment.coordinator_app import build_silo_audit
 from mfairfl.deployment.settings import AuditRequest
 from mfairfl.report.audit_document import build_audit
 
@@ -30,7 +30,7 @@ def over_silos(folder, frame, *, min_rows=10, without=()):
     for name in without:
         settings[name] = settings[name].model_copy(update={"audit": None})
     silos = Silos(settings, policy(min_rows=min_rows))
-    found = gather_counts(silos, SILOS, terms_of(REQUEST))
+    found = gather_counts(silos, SILOS, REQUEST.terms())
     return build_silo_audit(REQUEST, found)
 
 
@@ -72,7 +72,7 @@ def test_the_audit_over_silos_is_that_of_mfairfl_audit_on_the_joined_file(tmp_pa
     )
     consent = CONSENT | {"sensitive": asked.sensitive}
     silos = Silos(write_silos(tmp_path, frame, consent), policy(min_rows=1))
-    found = build_silo_audit(asked, gather_counts(silos, SILOS, terms_of(asked)))
+    found = build_silo_audit(asked, gather_counts(silos, SILOS, asked.terms()))
     named = {key: getattr(asked, key) for key in ("sensitive", "label", "prediction", "score")}
     every = mfairfl.audit(
         tmp_path / "all.csv", **named, favourable="yes", client="silo", tolerance=0.05

@@ -111,7 +111,11 @@ def test_finished_run_does_not_need_its_processes(tmp_path, files, programs):
         program.process.wait()
     followed = []
     submit_and_follow(
-        load_federation(file), file, tmp_path / "run", followed.append, list(programs.values())
+        load_federation(file),
+        {"federation": file},
+        tmp_path / "run",
+        followed.append,
+        list(programs.values()),
     )
     assert [line["event"] for line in followed] == ["finished"]
 

@@ -157,8 +157,8 @@ def deploy_audit(
     request = requested_audit(file, flags, {"run": run, "baseline": baseline})
 
     with journal_progress(quiet=json) as progress:
-        from mfairfl.deployment.federation_audit import audit_federation  # noqa: PLC0415
         from mfairfl.deployment.local import audit_local  # noqa: PLC0415
+        from mfairfl.deployment.superlink import audit_federation  # noqa: PLC0415
 
         if file is None:
             options: dict[str, Any] = {"min_rows": min_rows, "say": progress.note}

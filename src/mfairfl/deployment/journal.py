@@ -40,7 +40,8 @@ class Journal(logging.Handler, Callback):
         logging.Handler.__init__(self, logging.WARNING)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path, self._run = path, run
-        _drop_torn_line(path)
+        if path.exists():  # an incomplete last line is what a full disk left
+            os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
 
     def add(self, event: str, **facts: Any) -> None:
         """Append a line."""
@@ -84,12 +85,6 @@ def journalled(folder: Path, run: str) -> Iterator[Journal]:
         raise
     finally:
         logger.removeHandler(journal)
-
-
-def _drop_torn_line(path: Path) -> None:
-    """Remove an incomplete last line that a full disk left, before another is appended."""
-    if path.exists():
-        os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
 
 
 def read_journal(path: Path, run: str, skip: int = 0) -> Iterator[dict[str, Any]]:

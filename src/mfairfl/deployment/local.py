@@ -13,12 +13,11 @@ import tomli_w
 from mfairfl.data import FileFormat, read_frame
 from mfairfl.data.columns import columns_of
 from mfairfl.data.predictions import PredictionColumns, read_predictions
-from mfairfl.deployment import processes
-from mfairfl.deployment.federation_audit import audit_federation, terms_of
+from mfairfl.deployment import processes, superlink
 from mfairfl.deployment.keys import make_certificates, make_key
 from mfairfl.deployment.process_groups import Program, watched_group
 from mfairfl.deployment.settings import AuditRequest, FederationSettings, load_federation
-from mfairfl.deployment.superlink import Follower, SuperLink, run_federation
+from mfairfl.deployment.superlink import Follower, SuperLink
 from mfairfl.engine.defence import recommended
 from mfairfl.errors import ConfigError
 from mfairfl.files import make_private_folder
@@ -58,7 +57,9 @@ def run_local(
     policy : Policy
         Of every silo; by default nothing is withheld.
     """
-    refuse_foreign(out)
+    begun = (out / "deployment" / "run.toml").exists() or not out.exists()
+    if not begun and any(path.name != "deployment" for path in out.iterdir()):
+        raise ConfigError(f"{out}: is not empty and holds no federation; choose another --out")
     with processes.sole_use(out / "deployment"):
         file = write_deployment(config, out, silos=silos, deadline=deadline, policy=policy)
         if RunDirectory(out).record_path.exists():
@@ -68,7 +69,7 @@ def run_local(
                 return record
         with _federation(file, say) as needs:
             say("submitting the run")
-            return run_federation(file, follower, needs)
+            return superlink.run_federation(file, follower, needs)
 
 
 def audit_local(
@@ -91,17 +92,16 @@ def audit_local(
     min_rows : int, optional
         The silos' floor; by default the one of a silo without a policy.toml.
     """
-    subject = terms_of(request).subject
+    subject = request.terms().subject
     if isinstance(subject, PredictionColumns):
         for path in silos.values():  # a silo would only report that it cannot use its file
             read_predictions(columns_of(read_frame(path), path.name), subject, path.name)
     with processes.sole_use(out / "deployment"):
-        file = write_audit_deployment(
-            subject, silos, out, score_range=request.score_range, min_rows=min_rows
-        )
+        scale = request.score_range
+        file = write_audit_deployment(subject, silos, out, score_range=scale, min_rows=min_rows)
         with _federation(file, say) as needs:
             say("asking for counts")
-            return audit_federation(file, request, out, follower, needs)
+            return superlink.audit_federation(file, request, out, follower, needs)
 
 
 # ------------------------------------------------------------------ the processes
@@ -127,22 +127,18 @@ def servers(settings: FederationSettings, file: Path, say: Say) -> Iterator[list
     server = settings.server
     public = "127.0.0.1" if server.host in _EVERYWHERE else server.host
     behind, front = f"127.0.0.1:{server.superlink_port}", f"{public}:{server.port}"
-    with (
-        processes.sole_use(server.state),
-        processes.adopted_orphans(server.state),
-        watched_group() as group,
-    ):
-        logs = server.state / "logs"
+    logs, state = server.state / "logs", server.state
+    with processes.sole_use(state), processes.adopted_orphans(state), watched_group() as group:
         say(f"starting the SuperLink at {behind}")
-        superlink = group.start(
-            "the SuperLink", processes.superlink_command(server), logs / "superlink.log"
-        )
+        command = processes.superlink_command(server)
+        link = group.start("the SuperLink", command, logs / "superlink.log")
         say(f"starting the gate at {front}")
-        gate = group.start("the gate", processes.gate_command(server, file), logs / "gate.log")
-        processes.wait_until_healthy(behind, server.ca, superlink)
+        command = processes.gate_command(server, file)
+        gate = group.start("the gate", command, logs / "gate.log")
+        processes.wait_until_healthy(behind, server.ca, link)
         SuperLink(server).update_keys(settings)  # while the gate starts
         processes.wait_until_healthy(front, server.ca, gate)
-        yield [superlink, gate]
+        yield [link, gate]
 
 
 @contextmanager
@@ -151,23 +147,15 @@ def nodes(settings: FederationSettings, folder: Path, say: Say) -> Iterator[dict
     names, logs = sorted(settings.silos), settings.server.state / "logs"
     say(f"starting {len(names)} silos: {', '.join(names)}")
     with watched_group() as group:
-        files = {name: folder / "silos" / name / "silo.toml" for name in names}
-        yield {
-            name: group.start(
-                f"silo {name}", processes.silo_command(load_silo(file), file), logs / f"{name}.log"
-            )
-            for name, file in files.items()
-        }
+        programs = {}
+        for name in names:
+            file = folder / "silos" / name / "silo.toml"
+            command = processes.silo_command(load_silo(file), file)
+            programs[name] = group.start(f"silo {name}", command, logs / f"{name}.log")
+        yield programs
 
 
 # ------------------------------------------------------------------ the files
-
-
-def refuse_foreign(out: Path) -> None:
-    """Refuse a folder with files that are not those of a federation."""
-    begun = (out / "deployment" / "run.toml").exists() or not out.exists()
-    if not begun and any(path.name != "deployment" for path in out.iterdir()):
-        raise ConfigError(f"{out}: is not empty and holds no federation; choose another --out")
 
 
 def write_deployment(
@@ -194,7 +182,7 @@ def write_deployment(
     Path
         federation.toml.
     """
-    folder, table = out / "deployment", None
+    folder, table, file_format = out / "deployment", None, config.data.format
     if silos is None:
         table = table_of(config)
         federation = federation_of(config, table)
@@ -206,17 +194,15 @@ def write_deployment(
     path = folder / "run.toml"
     if path.exists() and path.read_text(encoding="utf-8") != run:
         raise ConfigError(f"{out}: holds another federation; choose another --out")
-    refuse_foreign(out)
     make_private_folder(folder)  # the silos' rows and keys are in it
     path.write_text(run, encoding="utf-8")
-    file_format = config.data.format
     if table is not None:
         silos, file_format = write_silo_files(table, federation, folder / "silos"), FileFormat()
-    stated = {key: value for key, value in asdict(file_format).items() if value is not None}
+    silo = {key: value for key, value in asdict(file_format).items() if value is not None}
     return write_federation(
         out,
         silos or {},
-        silo={**stated, "task": "../../run.toml"},
+        silo=silo | {"task": "../../run.toml"},
         federation={"run": "run.toml", "deadline": deadline},
         policy=policy,
     )
@@ -247,31 +233,25 @@ def write_audit_deployment(
         raise ConfigError(f"{out}: holds a run over silos; choose another --out")
     for old in folder.glob(f"silos/*/{POLICY}"):  # of an earlier audit, perhaps with another floor
         old.unlink()
+    if isinstance(subject, SentModel):
+        columns = [s.column for s in subject.task.sensitive if s.name in subject.audited]
+        consent = {"label": subject.task.label, "sensitive": columns, "models": True}
+    else:
+        consent = subject.model_dump(mode="json", exclude_none=True)
+        consent["score_range"] = list(score_range)
     # All files have one owner, who may change them between two audits.
     floor = Disclosure().min_rows if min_rows is None else min_rows
     disclosure = OPEN.disclosure.model_copy(update={"min_rows": floor})
-    return write_federation(
-        out,
-        silos,
-        silo={"audit": _consent(subject, score_range)},
-        federation={},
-        policy=Policy(disclosure=disclosure),
-    )
-
-
-def _consent(subject: AuditSubject, score_range: tuple[float, float]) -> dict[str, Any]:
-    if isinstance(subject, SentModel):
-        columns = [s.column for s in subject.task.sensitive if s.name in subject.audited]
-        return {"label": subject.task.label, "sensitive": columns, "models": True}
-    return subject.model_dump(mode="json", exclude_none=True) | {"score_range": list(score_range)}
+    policy = Policy(disclosure=disclosure)
+    return write_federation(out, silos, silo={"audit": consent}, federation={}, policy=policy)
 
 
 def write_federation(
     out: Path,
     files: Mapping[str, Path],
     *,
-    silo: Mapping[str, Any],
-    federation: Mapping[str, Any],
+    silo: dict[str, Any],
+    federation: dict[str, Any],
     policy: Policy,
 ) -> Path:
     """Write keys, certificates and settings of silos on this machine; return federation.toml.
@@ -288,8 +268,12 @@ def write_federation(
     folder = make_private_folder(out / "deployment")  # the silos' rows and keys are in it
     if not (folder / "certificates").exists():
         make_certificates(folder / "certificates", [])
-    gate, superlink, *ports = processes.free_ports(2 + len(files))
+    gate, behind, *ports = processes.free_ports(2 + len(files))
     for (name, csv), port in zip(sorted(files.items()), ports, strict=True):
+        own = folder / "silos" / name
+        own.mkdir(parents=True, exist_ok=True)
+        if not (own / "key").exists():
+            make_key(own / "key")
         settings = {
             "name": name,
             "csv": str(csv.resolve()),
@@ -298,24 +282,16 @@ def write_federation(
             "server": f"127.0.0.1:{gate}",
             "ca": "../../certificates/ca.crt",
             "key": "key",
-            **silo,
         }
-        _write_silo(folder / "silos" / name, settings, policy)
+        (own / "silo.toml").write_text(tomli_w.dumps(settings | silo), encoding="utf-8")
+        if not (own / POLICY).exists():
+            (own / POLICY).write_text(policy_text(policy), encoding="utf-8")
     values = {
         **federation,
         "out": str(out.resolve()),
         "minimum": len(files),
-        "server": {"host": "127.0.0.1", "port": gate, "superlink_port": superlink},
+        "server": {"host": "127.0.0.1", "port": gate, "superlink_port": behind},
         "silos": {name: f"silos/{name}/key.pub" for name in sorted(files)},
     }
     (folder / "federation.toml").write_text(tomli_w.dumps(values), encoding="utf-8")
     return folder / "federation.toml"
-
-
-def _write_silo(folder: Path, settings: dict[str, Any], policy: Policy) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "key").exists():
-        make_key(folder / "key")
-    (folder / "silo.toml").write_text(tomli_w.dumps(settings), encoding="utf-8")
-    if not (folder / POLICY).exists():
-        (folder / POLICY).write_text(policy_text(policy), encoding="utf-8")

@@ -97,8 +97,8 @@ class ProcessGroup:
         opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(opened, "ab") as file:
             process = subprocess.Popen(
-                list(command.words),
-                env=dict(command.env),
+                command.words,
+                env=command.env,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,

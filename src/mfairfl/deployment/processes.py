@@ -10,7 +10,7 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -182,27 +182,23 @@ def sole_use(folder: Path) -> Iterator[None]:
     """
     lock = FileLock(make_private_folder(folder) / ".lock", mode=0o600)
     end = time.monotonic() + LEAVING
-    try:
+    with contextlib.suppress(Timeout):
         lock.acquire(timeout=LEAVING)
-    except Timeout:
-        raise _in_use(folder, _users(folder)) from None
     try:
         while (users := _users(folder)) and time.monotonic() < end:
             time.sleep(0.1)
-        if users:
-            raise _in_use(folder, users)
+        if users or not lock.is_locked:
+            named = ", ".join(f"{user.pid} {_program(user)}" for user in users)
+            fix = "wait for them, or end them"
+            if users:
+                fix += f": kill {' '.join(str(user.pid) for user in users)}"
+            raise FederationError(
+                f"{folder}: processes of another deployment use it "
+                f"({named or 'of another user'}); {fix}"
+            )
         yield
     finally:
         lock.release()
-
-
-def _in_use(folder: Path, processes: Sequence[psutil.Process]) -> FederationError:
-    named = ", ".join(f"{process.pid} {_program(process)}" for process in processes)
-    numbers = " ".join(str(process.pid) for process in processes)
-    return FederationError(
-        f"{folder}: processes of another deployment use it ({named or 'of another user'}); wait "
-        f"for them, or end them{': kill ' * bool(numbers)}{numbers}"
-    )
 
 
 def _users(folder: Path) -> list[psutil.Process]:

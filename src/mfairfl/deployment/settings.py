@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mfairfl.deployment.keys import read_public_key, read_revocations
-from mfairfl.errors import ConfigError
+from mfairfl.errors import ConfigError, first_problem
 from mfairfl.files import RelativePath, load_settings, load_toml
 from mfairfl.report.audit_settings import AuditMeaning, AuditOptions
 from mfairfl.runs.config import Config, make_config
 
 if TYPE_CHECKING:
+    from mfairfl.coordinator.audit import AuditTerms
     from mfairfl.runs.silo_runs import FederatedRequest
 
 _STRICT = ConfigDict(
@@ -90,6 +91,15 @@ class AuditRequest(AuditOptions):
     baseline: RelativePath | None = None
     """Folder of an earlier audit, to report what changed since."""
 
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the file that an audit was requested with."""
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError) as error:
+            reason = first_problem(error) if isinstance(error, ValidationError) else error.strerror
+            raise ConfigError(f"{path}: not a request for an audit ({reason})") from None
+
     def check(self) -> None:
         """Refuse what cannot be asked of silos, and a baseline that cannot be read."""
         from mfairfl.report.document import Document  # noqa: PLC0415 - only for audits
@@ -104,6 +114,16 @@ class AuditRequest(AuditOptions):
                 f"audit.{columns[0]}: a run's model is audited on its own label and scores; leave "
                 f"{columns[0]} or run out"
             )
+
+    def terms(self, most_rows: int | None = None) -> AuditTerms:
+        """Return what silos are asked; the model of a run is read."""
+        from mfairfl.coordinator.audit import AuditTerms  # noqa: PLC0415 - loads PyTorch
+        from mfairfl.runs.predictor import model_to_send  # noqa: PLC0415
+
+        self.check()
+        if self.run is None:
+            return AuditTerms(subject=self.columns(), grid=self.grid(), most_rows=most_rows)
+        return AuditTerms(subject=model_to_send(self.run, self.compared), most_rows=most_rows)
 
     def meaning(self) -> AuditMeaning:
         """Return what the columns and their values stand for."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import httpx
 from flwr.app import Context, Error, Message, RecordDict
@@ -118,11 +119,16 @@ class SiloTasks:
     def __init__(self, port: int) -> None:
         silence_flower()
         self._address = f"127.0.0.1:{port}"
-        self._supernode = RuntimeHttpClient.from_server_address(
+        self._supernode = self._connect("SuperExec")
+
+    def _connect(self, component: str, *more: Any, **options: Any) -> RuntimeHttpClient:
+        version = interceptors.RuntimeVersionHttpInterceptor(component_name=component)
+        return RuntimeHttpClient.from_server_address(
             self._address,
             insecure=True,  # both are on this machine
             root_certificates=None,
-            interceptors=[interceptors.RuntimeVersionHttpInterceptor(component_name="SuperExec")],
+            interceptors=[version, *more],
+            **options,
         )
 
     def close(self) -> None:
@@ -156,22 +162,19 @@ class SiloTasks:
 
     def answer(self, token: str) -> None:
         """Carry out a task: take its message, answer it, and report that it is done."""
-        with RuntimeHttpClient.from_server_address(
-            self._address,
-            insecure=True,
-            root_certificates=None,
-            interceptors=[
-                interceptors.RuntimeVersionHttpInterceptor(component_name="flwr-clientapp"),
-                interceptors.RuntimeTokenHttpInterceptor(token),
-            ],
-            retry_invoker=make_simple_http_retry_invoker(),
-        ) as supernode:
+        signed = interceptors.RuntimeTokenHttpInterceptor(token)
+        retry = make_simple_http_retry_invoker()
+        with self._connect("flwr-clientapp", signed, retry_invoker=retry) as supernode:
             alive = HeartbeatSender(make_task_heartbeat_fn_http(supernode))
             alive.start()
             context, status = None, SubStatus.FAILED
             try:
                 message, context = _fetch(supernode)
-                push_message(supernode, _run_app(message, context), context)
+                try:
+                    reply = app(message, context)
+                except Exception as error:  # a kind of message that it does not answer
+                    reply = _unanswered(message, error)
+                push_message(supernode, reply, context)
                 status = SubStatus.COMPLETED
             finally:
                 push_task_output(supernode, context, sub_status=status, details="")
@@ -181,30 +184,20 @@ class SiloTasks:
 def _fetch(supernode: RuntimeHttpClient) -> tuple[Message, Context]:
     """Return the message of a task, and its context."""
     task = supernode.PullTaskInput(runtime_pb2.PullTaskInputRequest())
-    TaskIdentity.task_id = task.task_id
-    TaskIdentity.run_id = task.run.run_id
-    TaskIdentity.node_id = task.context.node_id
+    node, run = Node(node_id=task.context.node_id), task.run.run_id
+    TaskIdentity.task_id, TaskIdentity.run_id = task.task_id, run
+    TaskIdentity.node_id = node.node_id
     trees = supernode.PullMessages(runtime_pb2.PullAppMessagesRequest()).message_object_trees
     if len(trees) != 1:
         raise MessageError(f"a task with {len(trees)} messages, not one")
-    node, run = Node(node_id=task.context.node_id), task.run.run_id
+    confirm = supernode.ConfirmMessageReceived
     message = pull_and_inflate_object_from_tree(
         trees[0],
         protobuf.make_pull_object_fn_protobuf(supernode.PullObject, node, run),
-        protobuf.make_confirm_message_received_fn_protobuf(
-            supernode.ConfirmMessageReceived, node, run
-        ),
+        protobuf.make_confirm_message_received_fn_protobuf(confirm, node, run),
         return_type=Message,
         initial_backoff=_FIRST_RETRY,
         backoff_cap=_LAST_RETRY,
     )
     vars(message.metadata)["_message_id"] = trees[0].object_id  # a message does not hold its own
     return message, context_from_proto(task.context)
-
-
-def _run_app(message: Message, context: Context) -> Message:
-    """Return the app's reply; it raises on kinds of messages that it does not answer."""
-    try:
-        return app(message, context)
-    except Exception as error:
-        return _unanswered(message, error)

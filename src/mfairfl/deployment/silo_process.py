@@ -10,17 +10,9 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
-from mfairfl.deployment.process_groups import (
-    PRIVATE,
-    Command,
-    Process,
-    ProcessGroup,
-    stop,
-    watched_group,
-)
+from mfairfl.deployment.process_groups import PRIVATE, Command, ProcessGroup, stop, watched_group
 from mfairfl.deployment.processes import sole_use, supernode_command
 from mfairfl.errors import ConfigError, MfairflError
 from mfairfl.silo.policy import load_policy
@@ -41,24 +33,35 @@ def run_silo(file: Path) -> None:
     then. All that is started here ends with this process, however it ends.
     """
     settings = load_silo(file)
-    load_policy(file)  # every message reads it anew; a mistake in it is said now
+    load_policy(file)  # every message reads it anew; a mistake in it is reported now
     os.umask(PRIVATE)  # what is written here, by Flower as well, is the silo's alone
-    signal.signal(signal.SIGTERM, _exit)
-    children = set[int]()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    command, children = supernode_command(settings, file), set[int]()
     with sole_use(settings.state), watched_group() as group:
-        node = _SuperNode(supernode_command(settings, file), group)
+        node = _start(command, group)  # it starts while the rest is loaded
         try:
-            node.supervise()  # it starts while the rest is loaded
             with closing(_load_tasks(settings.port)) as tasks:
                 while True:
-                    node.supervise()
+                    if node.poll() is not None:
+                        _log.warning("the SuperNode ended with code %s", node.returncode)
+                        time.sleep(_PAUSE)
+                        node = _start(command, group)
                     children -= {pid for pid in children if os.waitpid(pid, os.WNOHANG)[0]}
                     if (token := tasks.take()) is not None:
                         tasks.read_ahead(file)
                         children.add(_fork(tasks, token, group))
                     time.sleep(_POLL)
         finally:
-            _end(node, children)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            for pid in children:
+                os.kill(pid, signal.SIGTERM)
+            stop([node], seconds=10)
+
+
+def _start(command: Command, group: ProcessGroup) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command.words, env=command.env, stdin=subprocess.DEVNULL, process_group=group.id
+    )
 
 
 def _load_tasks(port: int) -> SiloTasks:
@@ -70,41 +73,6 @@ def _load_tasks(port: int) -> SiloTasks:
             "mfairfl supports"
         ) from None
     return SiloTasks(port)
-
-
-class _SuperNode:
-    """Flower's process, started again when it ends."""
-
-    def __init__(self, command: Command, group: ProcessGroup) -> None:
-        self._command, self._group = command, group
-        self.process: Process | None = None
-        self._start_at = 0.0
-
-    def supervise(self) -> None:
-        """Start it if it does not run and its time has come."""
-        if self.process is not None and self.process.poll() is not None:
-            _log.warning("the SuperNode ended with code %s", self.process.returncode)
-            self.process, self._start_at = None, time.monotonic() + _PAUSE
-        if self.process is None and time.monotonic() >= self._start_at:
-            self.process = subprocess.Popen(
-                self._command.words,
-                env=dict(self._command.env),
-                stdin=subprocess.DEVNULL,
-                process_group=self._group.id,
-            )
-
-
-def _exit(number: int, frame: FrameType | None) -> None:
-    del frame
-    raise SystemExit(128 + number)
-
-
-def _end(node: _SuperNode, children: set[int]) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    for pid in children:
-        os.kill(pid, signal.SIGTERM)
-    if node.process is not None:
-        stop([node.process], seconds=10)
 
 
 def _fork(tasks: SiloTasks, token: str, group: ProcessGroup) -> int:

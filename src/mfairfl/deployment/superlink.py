@@ -1,37 +1,48 @@
-"""Runs on a running SuperLink: bring its keys up to date, submit the app, follow the journal."""
+"""Runs and audits on a running SuperLink: its keys are updated, the app submitted and followed.
+
+The process that waits for an audit writes an `AuditRequest` into the audit's folder; the
+coordinator's app carries it out and writes audit.json beside it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
+from flwr.cli.build import build_fab_from_disk
+from flwr.common import serde
+from flwr.proto import control_pb2
+from flwr.supercore.control import ControlHttpClient
+from flwr.supercore.fab import Fab
 
+from mfairfl.deployment import keys
 from mfairfl.deployment.journal import JOURNAL, read_journal
-from mfairfl.deployment.keys import (
-    add_revocation,
-    read_public_key,
-    read_registered,
-    read_revocations,
-)
 from mfairfl.deployment.process_groups import Program, require_running
 from mfairfl.deployment.processes import silence_flower
-from mfairfl.deployment.settings import FederationSettings, ServerSettings, load_federation
+from mfairfl.deployment.settings import (
+    AuditRequest,
+    FederationSettings,
+    ServerSettings,
+    load_federation,
+)
 from mfairfl.errors import FederationError, require_known
 from mfairfl.files import write_atomically
+from mfairfl.report.document import Document
 from mfairfl.runs.record import RunRecord
-
-if TYPE_CHECKING:
-    from flwr.supercore.control import ControlHttpClient
 
 APP = Path(__file__).parent / "templates" / "app"
 """The Flower app that runs are started with."""
+
+REQUEST = "request.json"
+"""Name of the file in which the coordinator's app finds the request for an audit."""
 
 _POLL = 0.2  # seconds between two looks at the journal, a file
 _STATUS_EVERY = 25  # looks between two requests to the SuperLink
@@ -57,15 +68,11 @@ class SuperLink:
     @contextlib.contextmanager
     def _control(self, problem: str) -> Iterator[ControlHttpClient]:
         """Connect as an operator; errors of the SuperLink are raised with `problem`."""
-        from flwr.supercore.control import ControlHttpClient  # noqa: PLC0415 - loads Flower
-
         address = f"127.0.0.1:{self._server.superlink_port}"
+        authority = self._server.ca.read_bytes()
         try:
             with ControlHttpClient.from_server_address(
-                address,
-                insecure=False,
-                root_certificates=self._server.ca.read_bytes(),
-                interceptors=(),
+                address, insecure=False, root_certificates=authority, interceptors=()
             ) as client:
                 yield client
         except httpx.HTTPError as error:
@@ -81,9 +88,8 @@ class SuperLink:
 
     def update_keys(self, settings: FederationSettings) -> None:
         """Register the silos' keys, except revoked ones, which are unregistered."""
-        from flwr.proto.control_pb2 import RegisterNodeRequest  # noqa: PLC0415 - loads Flower
-
-        registered, revoked = read_registered(self._server.registered), settings.revoked_keys()
+        registered = keys.read_registered(self._server.registered)
+        revoked = settings.revoked_keys()
         new = {
             key: name
             for key, name in settings.members().items()
@@ -92,8 +98,9 @@ class SuperLink:
         if new:
             with self._control("a key cannot be registered") as client:
                 for key, name in new.items():
+                    request = control_pb2.RegisterNodeRequest(public_key=key, name=name)
                     try:
-                        client.RegisterNode(RegisterNodeRequest(public_key=key, name=name))
+                        client.RegisterNode(request)
                     except httpx.HTTPStatusError as error:
                         if "already in use" not in error.response.text:
                             raise
@@ -102,9 +109,8 @@ class SuperLink:
 
     def drop_revoked(self, settings: FederationSettings) -> None:
         """Unregister revoked keys."""
-        from flwr.proto import control_pb2  # noqa: PLC0415 - loads Flower
-
-        registered, revoked = read_registered(self._server.registered), settings.revoked_keys()
+        registered = keys.read_registered(self._server.registered)
+        revoked = settings.revoked_keys()
         valid = [key for key in registered if key.encode() not in revoked]
         if len(valid) == len(registered):
             return
@@ -114,40 +120,28 @@ class SuperLink:
                     client.UnregisterNode(control_pb2.UnregisterNodeRequest(node_id=node.node_id))
         self._write_registered(valid)
 
-    def _write_registered(self, keys: list[str]) -> None:
-        write_atomically(self._server.registered, json.dumps(keys).encode(), private=True)
+    def _write_registered(self, registered: list[str]) -> None:
+        write_atomically(self._server.registered, json.dumps(registered).encode(), private=True)
 
-    def submit(self, config: dict[str, str], app: Path = APP) -> str:
+    def submit(self, config: Mapping[str, str], app: Path = APP) -> str:
         """Start a Flower app with this configuration, and return the number of its run."""
-        from flwr.cli.build import build_fab_from_disk  # noqa: PLC0415 - loads Flower
-        from flwr.common.serde import fab_to_proto, user_config_to_proto  # noqa: PLC0415
-        from flwr.proto.control_pb2 import StartRunRequest  # noqa: PLC0415
-        from flwr.supercore.fab import Fab  # noqa: PLC0415
-
         data = build_fab_from_disk(app)
-        fab = Fab(hashlib.sha256(data).hexdigest(), data, {})
+        fab = serde.fab_to_proto(Fab(hashlib.sha256(data).hexdigest(), data, {}))
+        override = serde.user_config_to_proto({**config})
         with self._control("the run cannot be started") as client:
-            answer = client.StartRun(
-                StartRunRequest(
-                    fab=fab_to_proto(fab), override_config=user_config_to_proto({**config})
-                )
-            )
-        return str(answer.run_id)
+            request = control_pb2.StartRunRequest(fab=fab, override_config=override)
+            return str(client.StartRun(request).run_id)
 
     def has_finished(self, run: str) -> bool:
         """Return whether a run has ended, with or without a result."""
-        from flwr.proto.control_pb2 import ListRunsRequest  # noqa: PLC0415 - loads Flower
-
         with self._control(f"it does not know run {run}") as client:
-            runs = client.ListRuns(ListRunsRequest(run_id=int(run))).run_dict
+            runs = client.ListRuns(control_pb2.ListRunsRequest(run_id=int(run))).run_dict
         return bool(runs[int(run)].status.status == "finished")
 
     def stop(self, run: str) -> None:
         """End a run; what it completed is kept."""
-        from flwr.proto.control_pb2 import StopRunRequest  # noqa: PLC0415 - loads Flower
-
         with self._control(f"run {run} cannot be stopped") as client:
-            client.StopRun(StopRunRequest(run_id=int(run)))
+            client.StopRun(control_pb2.StopRunRequest(run_id=int(run)))
 
 
 def revoke_key(settings: FederationSettings, file: Path, name: str) -> str:
@@ -161,12 +155,12 @@ def revoke_key(settings: FederationSettings, file: Path, name: str) -> str:
     file : Path
         Where the settings are from, for messages.
     """
-    records = {record.silo: record for record in read_revocations(settings.revoked).values()}
+    revocations = keys.read_revocations(settings.revoked)
+    records = {record.silo: record for record in revocations.values()}
     if name in settings.silos or name not in records:
         require_known("silo", [name], settings.silos, where=str(file))
-        records[name] = add_revocation(
-            settings.revoked, name, read_public_key(settings.silos[name])
-        )
+        key = keys.read_public_key(settings.silos[name])
+        records[name] = keys.add_revocation(settings.revoked, name, key)
     superlink, what_follows = SuperLink(settings.server), "the running server refuses it"
     if superlink.is_running():
         superlink.drop_revoked(settings)
@@ -184,38 +178,53 @@ def run_federation(file: Path, follower: Follower, needs: Sequence[Program] = ()
     follower : callable
         Called with every line of the journal.
     needs : sequence of Program
-        What must run on this machine meanwhile.
+        What must run on this machine meanwhile: if one of them ends, that is raised.
     """
     settings = load_federation(file)
     settings.federated(), settings.members()  # so that mistakes in the files are reported here
-    submit_and_follow(settings, file, settings.out, follower, needs)
+    submit_and_follow(settings, {"federation": file}, settings.out, follower, needs)
     return RunRecord.read(settings.out)
+
+
+def audit_federation(
+    file: Path,
+    request: AuditRequest,
+    out: Path,
+    follower: Follower,
+    needs: Sequence[Program] = (),
+) -> Document:
+    """Ask the silos of a running federation for counts, and return the audit of them.
+
+    Parameters
+    ----------
+    out : Path
+        Folder for the request, the audit and the journal.
+    follower, needs
+        As for `run_federation`.
+    """
+    settings = load_federation(file)
+    paths = {"run": request.run, "baseline": request.baseline}
+    absolute = {key: path.resolve() for key, path in paths.items() if path is not None}
+    request = request.model_copy(update=absolute)  # the app has another working directory
+    settings.members(), request.terms()  # so that mistakes in the files are reported here
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / REQUEST, request.model_dump_json(indent=1).encode())
+    submit_and_follow(settings, {"federation": file, "audit": out / REQUEST}, out, follower, needs)
+    return Document.read(out)
 
 
 def submit_and_follow(
     settings: FederationSettings,
-    file: Path,
+    files: Mapping[str, Path],
     out: Path,
     follower: Follower,
-    needs: Sequence[Program] = (),
-    *,
-    audit: Path | None = None,
+    needs: Sequence[Program],
 ) -> None:
-    """Start a run, or an audit, and wait until it has finished; a failure is raised.
+    """Start the app with these files, and wait until it has finished; a failure is raised.
 
-    Parameters
-    ----------
-    file : Path
-        Where the settings are from.
-    out : Path
-        The folder with the journal.
-    needs : sequence of Program
-        What must run on this machine meanwhile: if one of them ends, that is raised.
-    audit : Path, optional
-        What is audited (`AuditRequest`).
+    The journal is in the folder `out`.
     """
     superlink = SuperLink(settings.server)
-    files = {"federation": file} | ({} if audit is None else {"audit": audit})
     try:
         superlink.update_keys(settings)
         run = superlink.submit({key: str(path.resolve()) for key, path in files.items()})
@@ -232,8 +241,8 @@ def submit_and_follow(
 def _follow(
     superlink: SuperLink, journal: Path, run: str, follower: Follower, needs: Sequence[Program]
 ) -> None:
-    seen, looks, over = 0, 0, False
-    while True:
+    seen, over = 0, False
+    for look in itertools.count(1):
         for line in read_journal(journal, run, seen):
             seen += 1
             follower(line)
@@ -248,6 +257,4 @@ def _follow(
             )
         require_running(needs)
         time.sleep(_POLL)
-        looks += 1
-        if looks % _STATUS_EVERY == 0:
-            over = superlink.has_finished(run)
+        over = look % _STATUS_EVERY == 0 and superlink.has_finished(run)
