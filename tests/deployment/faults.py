@@ -294,7 +294,7 @@ def foreign_code(world):
         f"    pathlib.Path({str(trace)!r} + '-server').write_text(\n"
         "        '; '.join(sorted(m.error.reason for m in found)))\n"
     )
-    superlink = SuperLink(world.settings.server)
+    superlink = SuperLink(world.settings)
     run = superlink.submit({}, app)
     end = time.monotonic() + 90
     while not superlink.has_finished(run):

@@ -153,11 +153,7 @@ def standing(folder, *, answer=None, limits=None, quotas=None, hold=0.0, places=
 
         async def serve():
             transport = httpx.MockTransport(behind)
-            async with (
-                httpx.AsyncClient(transport=transport, base_url="https://link") as client,
-                asyncio.TaskGroup() as tasks,
-            ):
-                tasks.create_task(room.watch())
+            async with httpx.AsyncClient(transport=transport, base_url="https://link") as client:
                 handler = Gate(client, keys, gate.quotas, room).handle
                 await Listener(handler, tls, limits or ConnectionLimits()).serve(door)
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from answers import one_line
-from mfairfl.deployment import processes
+from mfairfl.deployment import process_groups
 from mfairfl.deployment.keys import make_certificates
 from mfairfl.deployment.process_groups import Command, descendants, is_alive, stop, watched_group
 from mfairfl.deployment.processes import (
@@ -227,7 +227,7 @@ def test_orphans_of_a_killed_server_are_ended_and_no_others(tmp_path):
 
 
 def test_leftover_processes_are_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "LEAVING", 0.2)
+    monkeypatch.setattr(process_groups, "LEAVING", 0.2)
     state = tmp_path / "state"
     words = [sys.executable, "-c", "import time; time.sleep(300)", "/bin/flower-superlink"]
     left = subprocess.Popen(words, env=environment(state))
@@ -259,7 +259,7 @@ def test_a_process_that_is_just_ending_is_waited_for(tmp_path):
 
 
 def test_second_user_of_a_folder_is_refused_with_the_name_of_the_first(tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "LEAVING", 0.2)
+    monkeypatch.setattr(process_groups, "LEAVING", 0.2)
     hold = (
         "import sys\nfrom pathlib import Path\n"
         "from mfairfl.deployment.processes import sole_use\n"

@@ -91,7 +91,7 @@ def audited(file, tmp_path):
         done = mfairfl_cli("deploy", "audit", str(audit), *words)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    request = AuditRequest.read(out / "request.json")
+    request = AuditRequest.model_validate_json((out / "request.json").read_bytes())
     every = build_audit(pooled(frame, request.columns()), request.settings(request.meaning()))
     assert {k: v for k, v in found.items() if k != "sources"} == json.loads(
         every.model_dump_json(exclude={"sources"})
@@ -130,7 +130,7 @@ def revoked_silo(file):
         time.sleep(0.2)
     other = settings.silos[SPARE].with_suffix("")
     assert activate(server, server.port, other)[0] == 200
-    SuperLink(server).update_keys(settings)  # as the next start does: it stays out
+    SuperLink(settings).update_keys()  # as the next start does: it stays out
     assert activate(server, server.superlink_port, key)[0] == 412
     assert "the running server refuses it" in revoke_key(settings, file, "west")
 

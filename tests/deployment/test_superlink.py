@@ -39,7 +39,7 @@ def test_missing_server_gives_one_line_with_the_command_to_start(tmp_path, files
 @pytest.fixture
 def programs(tmp_path, monkeypatch):
     """Stand-ins for a deployment's processes, and a SuperLink that accepts a run and goes on."""
-    monkeypatch.setattr(SuperLink, "update_keys", lambda self, settings: None)
+    monkeypatch.setattr(SuperLink, "update_keys", lambda self: None)
     monkeypatch.setattr(SuperLink, "submit", lambda self, files: "7")
     sleep = [sys.executable, "-c", "import time; time.sleep(300)"]
     names = ("the SuperLink", "the gate", "silo east")

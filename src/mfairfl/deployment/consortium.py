@@ -15,12 +15,11 @@ from mfairfl.engine.defence import recommended
 from mfairfl.errors import ConfigError
 from mfairfl.files import load_toml
 from mfairfl.runs.config import make_config
-from mfairfl.silo.policy import POLICY, Policy, load_policy, policy_text
+from mfairfl.silo.policy import POLICY, Policy, policy_text
 from mfairfl.silo.silo_file import load_silo
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
-_SILO_PORT = 9094
 
 
 def write_consortium(
@@ -34,9 +33,18 @@ def write_consortium(
         Settings with a ``[task]``; a data file that it names is left out. By default an example
         that has to be edited.
     """
-    _require_new(folder, silos)
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder}: is not empty; choose another folder")
+    if len(silos) < 2:
+        raise ConfigError("--silo: a federation has at least two silos; name each of them")
+    for name in silos:
+        if not _NAME.fullmatch(name):
+            rule = "use lower-case letters, digits, - and _ (it names files)"
+            raise ConfigError(f"--silo {name}: {rule}")
+        if silos.count(name) > 1:
+            raise ConfigError(f"--silo {name}: given twice")
     names = sorted(silos)
-    texts = {"host": host, "port": str(port), "silos": ", ".join(names), "first": names[0]}
+    texts = {"host": host, "port": str(port), "silos": ", ".join(names)}
     coordinator = folder / "coordinator"
     (coordinator / "keys").mkdir(parents=True)
     _write_run_file(coordinator / "run.toml", run)
@@ -47,28 +55,13 @@ def write_consortium(
     for name in names:
         silo = folder / "silos" / name
         silo.mkdir(parents=True)
-        _fill(silo / "silo.toml", texts | {"name": name, "silo_port": str(_SILO_PORT)})
+        _fill(silo / "silo.toml", texts | {"name": name})
         _fill(silo / "mfairfl-silo.service", texts | {"name": name})
         (silo / POLICY).write_text(policy_text(Policy()), encoding="utf-8")
         shutil.copyfile(coordinator / "run.toml", silo / "run.toml")
-        load_silo(silo / "silo.toml")
-        load_policy(silo / "silo.toml")
+        load_silo(silo / "silo.toml")  # refuses an invalid host
     _fill(folder / "GUIDE.md", texts)
     load_federation(coordinator / "federation.toml")
-
-
-def _require_new(folder: Path, silos: Sequence[str]) -> None:
-    if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"{folder}: is not empty; choose another folder")
-    if len(silos) < 2:
-        raise ConfigError("--silo: a federation has at least two silos; name each of them")
-    for name in silos:
-        if not _NAME.fullmatch(name):
-            raise ConfigError(
-                f"--silo {name}: use lower-case letters, digits, - and _ (it names files)"
-            )
-        if silos.count(name) > 1:
-            raise ConfigError(f"--silo {name}: given twice")
 
 
 def _write_run_file(path: Path, run: Path | None) -> None:

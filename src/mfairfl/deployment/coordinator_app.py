@@ -53,7 +53,7 @@ def carry_out(grid: Grid, settings: FederationSettings, *, run: str) -> None:
 def carry_out_audit(grid: Grid, settings: FederationSettings, file: Path, *, run: str) -> None:
     """Wait for the silos, then ask them for counts; the audit is written beside the request."""
     with journalled(file.parent, run) as journal:
-        request = AuditRequest.read(file)
+        request = AuditRequest.model_validate_json(file.read_bytes())
         terms = request.terms(settings.most_rows)
         transport, online = _connect(grid, settings, audit_name(terms), journal)
         journal.add("auditing", online=online)

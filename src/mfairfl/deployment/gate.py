@@ -91,7 +91,7 @@ class Gate:
                 if await self._forward(exchange, body, unless_empty=now() < end):
                     return
                 while now() < end and signals.messages() == mark:
-                    await self.room.wait(min(_RECHECK, end - now()))
+                    await self.room.wait(mark, min(_RECHECK, end - now()))
                     self.keys.authenticate(exchange)  # it may have been revoked meanwhile
                     if exchange.connection.abandoned:  # a message that it is given now is lost
                         raise ConnectionAbortedError("the silo does not wait any more")
@@ -206,7 +206,6 @@ class WaitingRoom:
         self.signals = signals
         self._seconds, self._places = seconds, places
         self._inside: set[str] = set()
-        self._news = asyncio.Event()
 
     @property
     def waiting(self) -> int:
@@ -225,21 +224,12 @@ class WaitingRoom:
         finally:
             self._inside.remove(key)
 
-    async def wait(self, seconds: float) -> None:
-        """Wait for news, or until the time is up."""
+    async def wait(self, mark: bytes, seconds: float) -> None:
+        """Wait until there are messages with another mark, or until the time is up."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._news.wait()
-
-    async def watch(self) -> None:
-        """Wake the waiting requests when there are messages, until cancelled."""
-        seen = b""
-        while True:
-            await asyncio.sleep(_LOOK)
-            if self._inside and (mark := self.signals.messages()) != seen:
-                seen = mark
-                self._news.set()
-                self._news = asyncio.Event()
+                while self.signals.messages() == mark:
+                    await asyncio.sleep(_LOOK)
 
 
 # ------------------------------------------------------------------ the process
@@ -262,8 +252,7 @@ async def serve_gate(settings: FederationSettings) -> None:
     room = WaitingRoom(Signals(server.signals), seconds=server.hold)
     gate = Gate(superlink, keys, quotas, room)
     with socket.create_server((server.host, server.port), family=family, backlog=512) as door:
-        async with superlink, asyncio.TaskGroup() as tasks:
-            tasks.create_task(room.watch())
+        async with superlink:
             await Listener(gate.handle, tls, ConnectionLimits()).serve(door)
 
 

@@ -17,7 +17,7 @@ from mfairfl.deployment import processes, superlink
 from mfairfl.deployment.keys import make_certificates, make_key
 from mfairfl.deployment.process_groups import Program, watched_group
 from mfairfl.deployment.settings import AuditRequest, FederationSettings, load_federation
-from mfairfl.deployment.superlink import Follower, SuperLink
+from mfairfl.deployment.superlink import Follower
 from mfairfl.engine.defence import recommended
 from mfairfl.errors import ConfigError
 from mfairfl.files import make_private_folder
@@ -136,7 +136,7 @@ def servers(settings: FederationSettings, file: Path, say: Say) -> Iterator[list
         command = processes.gate_command(server, file)
         gate = group.start("the gate", command, logs / "gate.log")
         processes.wait_until_healthy(behind, server.ca, link)
-        SuperLink(server).update_keys(settings)  # while the gate starts
+        superlink.SuperLink(settings).update_keys()  # while the gate starts
         processes.wait_until_healthy(front, server.ca, gate)
         yield [link, gate]
 

@@ -17,16 +17,8 @@ import httpx
 import psutil
 from filelock import FileLock, Timeout
 
-from mfairfl.deployment.process_groups import (
-    LEAVING,
-    PRIVATE,
-    Command,
-    Program,
-    descendants,
-    is_alive,
-    kill,
-    require_running,
-)
+from mfairfl.deployment import process_groups as groups
+from mfairfl.deployment.process_groups import Command, Program
 from mfairfl.deployment.settings import ServerSettings
 from mfairfl.errors import ConfigError, FederationError
 from mfairfl.files import make_private_folder
@@ -135,7 +127,7 @@ def _umask() -> str:
     """Return the umask that the user chose."""
     if _UMASK in os.environ:  # this process was started with a stricter one
         return os.environ[_UMASK]
-    now = os.umask(PRIVATE)
+    now = os.umask(groups.PRIVATE)
     os.umask(now)
     return f"{now:o}"
 
@@ -170,7 +162,8 @@ def adopted_orphans(state: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        kill([child for child in descendants(os.getpid()) if _keeps_files_in(state, child)])
+        children = groups.descendants(os.getpid())
+        groups.kill([child for child in children if _keeps_files_in(state, child)])
         prctl(_SET_SUBREAPER, ctypes.c_ulong(before.value))
 
 
@@ -181,9 +174,9 @@ def sole_use(folder: Path) -> Iterator[None]:
     Those may be at work, or left behind: two servers on one database would destroy it.
     """
     lock = FileLock(make_private_folder(folder) / ".lock", mode=0o600)
-    end = time.monotonic() + LEAVING
+    end = time.monotonic() + groups.LEAVING
     with contextlib.suppress(Timeout):
-        lock.acquire(timeout=LEAVING)
+        lock.acquire(timeout=groups.LEAVING)
     try:
         while (users := _users(folder)) and time.monotonic() < end:
             time.sleep(0.1)
@@ -210,7 +203,7 @@ def _users(folder: Path) -> list[psutil.Process]:
             holds = _keeps_files_in(folder, process) or any(
                 file.path == lock for file in process.open_files()
             )
-            if process.pid != os.getpid() and holds and is_alive(process):
+            if process.pid != os.getpid() and holds and groups.is_alive(process):
                 users.append(process)
     return users
 
@@ -247,7 +240,7 @@ def wait_until_healthy(address: str, ca: Path, server: Program, *, seconds: floa
     tls, end = ssl.create_default_context(cafile=str(ca)), time.monotonic() + seconds
     tls.check_hostname = False  # it is our own server, whatever name silos use for it
     while time.monotonic() < end:
-        require_running([server])
+        groups.require_running([server])
         with contextlib.suppress(httpx.HTTPError):
             page = f"https://{address}/health"
             if httpx.get(page, verify=tls, timeout=2, trust_env=False).is_success:

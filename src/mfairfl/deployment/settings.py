@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mfairfl.deployment.keys import read_public_key, read_revocations
-from mfairfl.errors import ConfigError, first_problem
+from mfairfl.errors import ConfigError
 from mfairfl.files import RelativePath, load_settings, load_toml
 from mfairfl.report.audit_settings import AuditMeaning, AuditOptions
 from mfairfl.runs.config import Config, make_config
@@ -90,15 +90,6 @@ class AuditRequest(AuditOptions):
     """Run folder whose model silos are sent, instead of predictions in their files."""
     baseline: RelativePath | None = None
     """Folder of an earlier audit, to report what changed since."""
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read the file that an audit was requested with."""
-        try:
-            return cls.model_validate_json(path.read_bytes())
-        except (OSError, ValidationError) as error:
-            reason = first_problem(error) if isinstance(error, ValidationError) else error.strerror
-            raise ConfigError(f"{path}: not a request for an audit ({reason})") from None
 
     def check(self) -> None:
         """Refuse what cannot be asked of silos, and a baseline that cannot be read."""

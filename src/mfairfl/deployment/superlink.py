@@ -27,12 +27,7 @@ from mfairfl.deployment import keys
 from mfairfl.deployment.journal import JOURNAL, read_journal
 from mfairfl.deployment.process_groups import Program, require_running
 from mfairfl.deployment.processes import silence_flower
-from mfairfl.deployment.settings import (
-    AuditRequest,
-    FederationSettings,
-    ServerSettings,
-    load_federation,
-)
+from mfairfl.deployment.settings import AuditRequest, FederationSettings, load_federation
 from mfairfl.errors import FederationError, require_known
 from mfairfl.files import write_atomically
 from mfairfl.report.document import Document
@@ -53,9 +48,9 @@ Follower = Callable[[dict[str, Any]], None]
 class SuperLink:
     """The SuperLink of this machine, as its operator sees it."""
 
-    def __init__(self, server: ServerSettings) -> None:
+    def __init__(self, settings: FederationSettings) -> None:
         silence_flower()
-        self._server = server
+        self._settings, self._server = settings, settings.server
 
     def is_running(self) -> bool:
         """Return whether something listens at the SuperLink's port."""
@@ -86,13 +81,13 @@ class SuperLink:
                 reason = error.response.text
             raise FederationError(f"the SuperLink: {problem} ({reason[:300]})") from None
 
-    def update_keys(self, settings: FederationSettings) -> None:
+    def update_keys(self) -> None:
         """Register the silos' keys, except revoked ones, which are unregistered."""
         registered = keys.read_registered(self._server.registered)
-        revoked = settings.revoked_keys()
+        revoked = self._settings.revoked_keys()
         new = {
             key: name
-            for key, name in settings.members().items()
+            for key, name in self._settings.members().items()
             if key.decode() not in registered and key not in revoked
         }
         if new:
@@ -105,12 +100,12 @@ class SuperLink:
                         if "already in use" not in error.response.text:
                             raise
             self._write_registered([*registered, *(key.decode() for key in new)])
-        self.drop_revoked(settings)
+        self.drop_revoked()
 
-    def drop_revoked(self, settings: FederationSettings) -> None:
+    def drop_revoked(self) -> None:
         """Unregister revoked keys."""
         registered = keys.read_registered(self._server.registered)
-        revoked = settings.revoked_keys()
+        revoked = self._settings.revoked_keys()
         valid = [key for key in registered if key.encode() not in revoked]
         if len(valid) == len(registered):
             return
@@ -161,9 +156,9 @@ def revoke_key(settings: FederationSettings, file: Path, name: str) -> str:
         require_known("silo", [name], settings.silos, where=str(file))
         key = keys.read_public_key(settings.silos[name])
         records[name] = keys.add_revocation(settings.revoked, name, key)
-    superlink, what_follows = SuperLink(settings.server), "the running server refuses it"
+    superlink, what_follows = SuperLink(settings), "the running server refuses it"
     if superlink.is_running():
-        superlink.drop_revoked(settings)
+        superlink.drop_revoked()
     else:
         what_follows = "no server is running here, the next one refuses it"
     since = f"{records[name].since:%Y-%m-%d %H:%M} UTC"
@@ -224,9 +219,9 @@ def submit_and_follow(
 
     The journal is in the folder `out`.
     """
-    superlink = SuperLink(settings.server)
+    superlink = SuperLink(settings)
     try:
-        superlink.update_keys(settings)
+        superlink.update_keys()
         run = superlink.submit({key: str(path.resolve()) for key, path in files.items()})
         try:
             _follow(superlink, out / JOURNAL, run, follower, needs)
