@@ -35,7 +35,7 @@ def test_a_flag_is_known(flag, capsys):
 
 
 def test_the_keys_of_a_ledger_are_on_the_page():
-    part = PAGE.partition("## What a silo has told")[2].partition("\n## ")[0]
+    part = PAGE.partition("## What a silo has disclosed")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([\w, ]+) \|", part, re.MULTILINE)[1:]
     named = [key for row in rows for key in row.split(", ")]
     assert sorted([*named, "torn"]) == sorted(LedgerLine.model_fields)
