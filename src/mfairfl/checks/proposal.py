@@ -84,30 +84,17 @@ def likely_client(frame: pd.DataFrame) -> str:
     return next((c for c in frame.columns if _CLIENT.search(c.lower())), "")
 
 
-def propose(
-    path: Path,
-    content: FileContent,
-    *,
-    label: str,
-    favourable: str,
-    sensitive: Sequence[str],
-    client: str | None = None,
-    others_unfavourable: bool = False,
-) -> Proposal:
-    """Propose a task and check it against the file."""
-    key_columns = [label, *sensitive, *([client] if client else [])]
+def propose(path: Path, content: FileContent, draft: Task) -> Proposal:
+    """Complete a task that has its label, groups and client, and check it against the file."""
+    key_columns = [draft.label, *(s.column for s in draft.sensitive)]
+    key_columns += [draft.client] if draft.client else []
     columns = columns_of(content.frame, str(path))
     require_columns(columns, key_columns, str(path))
     empty = [c for c in columns if c not in key_columns and columns[c].missing_number.all()]
-    groups = tuple(Sensitive(column=name, bins=_bins_of(columns[name])) for name in sensitive)
-    draft = Task(
-        label=label,
-        favourable=favourable,
-        sensitive=groups,
-        ignore=tuple(empty),
-        client=client,
-        others_unfavourable=others_unfavourable,
+    groups = tuple(
+        Sensitive(column=s.column, bins=_bins_of(columns[s.column])) for s in draft.sensitive
     )
+    draft = draft.model_copy(update={"sensitive": groups, "ignore": tuple(empty)})
     named = {name: column.but(table=path.name) for name, column in columns.items()}
     table = table_from_columns(named, draft, name=path.name, sha256=content.sha256)
     del columns, named  # a million rows are worth 100 MB of positions

@@ -61,6 +61,7 @@ def init(
     target = out or csv.parent / f"{csv.stem or 'data'}.toml"
     check_target(target, "choose another --out, or delete it first")
     from mfairfl.checks import proposal  # noqa: PLC0415 - only when called
+    from mfairfl.data import Task  # noqa: PLC0415
     from mfairfl.data.files import read_file  # noqa: PLC0415
 
     content = read_file(csv, file_format(flags))
@@ -75,15 +76,14 @@ def init(
         near = proposal.likely_client(frame) or _NONE
         answer = typer.prompt(f"column that holds the client ({_NONE} for none)", default=near)
         client = None if answer.strip() == _NONE else answer.strip()
-    proposed = proposal.propose(
-        csv,
-        content,
+    draft = Task(
         label=label,
         favourable=favourable,
-        sensitive=comma_list(sensitive),
+        sensitive=tuple(comma_list(sensitive)),
         client=client,
         others_unfavourable=others_unfavourable,
     )
+    proposed = proposal.propose(csv, content, draft)
     with target.open("x", encoding="utf-8") as file:  # an existing file is never replaced
         file.write(proposal.toml_file(proposed, target))
     if json:
