@@ -138,7 +138,7 @@ def test_every_key_of_the_record_is_described():
 def test_a_record_of_version_0_1_is_refused_in_one_line(run, tmp_path):
     plain = json.loads(run.record.to_json()) | {"schema_version": 1}
     (tmp_path / "run.json").write_text(json.dumps(plain), encoding="utf-8")
-    refused = f"{tmp_path / 'run.json'}: written by mfairfl 0.1, which is not read; train again"
+    refused = f"{tmp_path / 'run.json'}: schema_version is 1; this version reads 2"
     for read in (RunRecord.read, mfairfl.load, RunDirectory(tmp_path).claim):
         with pytest.raises(RunDirectoryError) as caught:
             read(as_running(run.record) if read.__name__ == "claim" else tmp_path)

@@ -77,7 +77,7 @@ def test_a_record_is_read_as_it_was_written(config, tmp_path):
 
 def test_a_finished_reference_is_not_fitted_again(config, tmp_path, monkeypatch):
     first = fit_references(requests(config, tmp_path))
-    monkeypatch.setattr(module, "_fitted", None)
+    monkeypatch.setattr(module.PooledRows, "fit", None)
     assert fit_references(requests(config, tmp_path)) == first
 
 

@@ -10,16 +10,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+import pydantic
+from pydantic import Field
 
 from mfairfl import __version__
 from mfairfl.data import EncoderConfig, FileFormat, Task
@@ -42,7 +34,7 @@ def _one_or_several(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_several), Field(min_length=1)]
+Names = Annotated[tuple[str, ...], pydantic.BeforeValidator(_one_or_several), Field(min_length=1)]
 """One name, or several."""
 
 
@@ -55,7 +47,7 @@ def _data_option(value: Any) -> bool | int | tuple[str, ...]:
     raise ValueError("give true or false, a whole number, or names")
 
 
-DataOption = Annotated[bool | int | tuple[str, ...], PlainValidator(_data_option)]
+DataOption = Annotated[bool | int | tuple[str, ...], pydantic.PlainValidator(_data_option)]
 """The value of a data set's option; names are a list or one text with commas."""
 
 
@@ -67,14 +59,14 @@ def _followed(look_up: Callable[[str], T], name: str) -> T:
         raise ValueError(str(error)) from None  # pydantic then names the key
 
 
-def _known(look_up: Callable[[str], object]) -> AfterValidator:
+def _known(look_up: Callable[[str], object]) -> pydantic.AfterValidator:
     """Check that a name means something."""
 
     def check(name: str) -> str:
         _followed(look_up, name)
         return name
 
-    return AfterValidator(check)
+    return pydantic.AfterValidator(check)
 
 
 class DataConfig(DocumentedModel):
@@ -99,7 +91,7 @@ class DataConfig(DocumentedModel):
     options: dict[str, DataOption] = Field(default_factory=dict)
     """Options of the catalogue's data set."""
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _one_source(self) -> Self:
         if self.name is not None and self.csv is not None:
             raise ValueError("give either data.name or data.csv, not both")
@@ -129,7 +121,7 @@ class ClientsConfig(DocumentedModel):
     options: dict[str, Any] = Field(default_factory=dict)
     """Options of the scheme: concentration and on of dirichlet, skew of size-skew, ..."""
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _fold_exists(self) -> Self:
         if self.fold >= (self.folds or 1):
             raise ValueError(f"fold {self.fold} needs clients.folds above it (got {self.folds})")
@@ -199,7 +191,7 @@ class FairnessConfig(DocumentedModel):
     verdict_tolerance: float | None = Field(default=None, ge=0, le=1, examples=[0.05])
     """Largest acceptable violation: the report's verdict, fixed before training."""
 
-    @field_validator("notion")
+    @pydantic.field_validator("notion")
     @classmethod
     def _long_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(_followed(follow_notion, name).name for name in value)
@@ -212,7 +204,7 @@ StrategyName = Annotated[str, _known(METHODS.follow)]
 class StrategyConfig(DocumentedModel):
     """The method and its hyper-parameters."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = pydantic.ConfigDict(extra="allow")
 
     name: StrategyName = "mfairfl"
     """See `mfairfl strategies`; its hyper-parameters go here."""
@@ -255,7 +247,7 @@ class Config(DocumentedModel):
     strategy: StrategyConfig = Field(default_factory=StrategyConfig)
     output: OutputConfig = Field(default_factory=OutputConfig)
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _source(self) -> Self:
         if self.data.csv is not None and self.task is None:
             raise ValueError("data.csv needs a [task] with label, favourable and sensitive")
@@ -308,7 +300,7 @@ def make_config(values: Mapping[str, Any], source: str = "configuration") -> Con
     """Validate a nested mapping; errors are one line starting with `source`."""
     try:
         return Config.model_validate(values)
-    except ValidationError as error:
+    except pydantic.ValidationError as error:
         raise ConfigError(f"{source}: {first_problem(error, Config)}") from None
     except MfairflError as error:
         raise ConfigError(f"{source}: {error}") from None

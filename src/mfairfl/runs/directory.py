@@ -222,20 +222,11 @@ def parse_served(data: bytes) -> Served:
         raise RunDirectoryError(f"its header: {first_problem(error, _ServedHeader)}") from None
     except ValueError as error:
         raise RunDirectoryError(f"not a model of mfairfl ({error})") from None
-    if problem := _problem_of_arrays(arrays):
+    if problem := _problem_of_arrays(arrays) or _contradiction(fields, **arrays):
         raise RunDirectoryError(problem)
     rule = None if fields.thresholds is None else Thresholds.from_json(fields.thresholds)
-    served = Served(
-        kind=fields.kind,
-        members=arrays["members"],
-        weights=arrays["weights"],
-        names=fields.names,
-        clients=fields.clients,
-        thresholds=rule,
-    )
-    if problem := _contradiction(served):
-        raise RunDirectoryError(problem)
-    return served
+    values: dict[str, Any] = {**arrays, **dict(fields), "thresholds": rule}
+    return Served(**values)
 
 
 def _problem_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
@@ -252,20 +243,18 @@ def _problem_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
     return ""
 
 
-def _contradiction(served: Served) -> str:
+def _contradiction(header: _ServedHeader, *, members: np.ndarray, weights: np.ndarray) -> str:
     """Return where number, owners or shares of the members contradict the kind of model."""
-    count, owners = len(served.members), len(served.clients)
-    if len(served.names) != count or (served.kind == "single" and count != 1):
-        return f"{count} members, {len(served.names)} names, '{served.kind}'"
-    if owners != count and (owners or served.kind == "personal"):
+    kind, count, owners = header.kind, len(members), len(header.clients)
+    if len(header.names) != count or (kind == "single" and count != 1):
+        return f"{count} members, {len(header.names)} names, '{kind}'"
+    if owners != count and (owners or kind == "personal"):
         return f"{count} members of {owners} clients"
-    if len(set(served.clients)) < owners:
+    if len(set(header.clients)) < owners:
         return "two members belong to one client"
-    shares = served.weights
-    if served.kind in ("mixture", "ensemble") and (
-        (shares < 0).any() or abs(shares.sum() - 1) > _ROUNDING
-    ):
+    shares = (weights >= 0).all() and abs(weights.sum() - 1) <= _ROUNDING
+    if kind in ("mixture", "ensemble") and not shares:
         return "weights must be 0 or more and sum to 1"
-    if served.thresholds is not None and served.kind != "single":
-        return f"thresholds of a '{served.kind}'"
+    if header.thresholds is not None and kind != "single":
+        return f"thresholds of a '{kind}'"
     return ""

@@ -13,46 +13,24 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    NonNegativeInt,
-    PlainSerializer,
-    PlainValidator,
-    PositiveInt,
-    TypeAdapter,
-    ValidationError,
-    WithJsonSchema,
-    field_validator,
-)
+import pydantic
+from pydantic import Field
 
 from mfairfl.data import Federation, Split, Task
 from mfairfl.data.coding import TreatmentKind
 from mfairfl.data.values import DocumentedModel
 from mfairfl.engine.output import Kind, Rule
 from mfairfl.errors import MfairflError, RunDirectoryError, first_problem
+from mfairfl.fairness import results
 from mfairfl.fairness.measuring import has_interval, has_noise_floor
 from mfairfl.fairness.rates import PROPORTIONS
-from mfairfl.fairness.results import (
-    Bounds,
-    Measured,
-    MetricTable,
-    Number,
-    Numbers,
-    NumbersByName,
-    Place,
-    Section,
-    Slice,
-    compares_groups,
-)
+from mfairfl.fairness.results import MetricTable, Numbers
 from mfairfl.fairness.tally import Tally
 from mfairfl.files import read_regular_file, write_atomically
 from mfairfl.strict_json import parse_json
 
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model", bound=pydantic.BaseModel)
 
-SCHEMA_VERSION = 2
 _SLICES = ("group", "client")
 _SHOWN = 300  # characters of a problem in a message
 
@@ -64,16 +42,18 @@ def _tally(value: Any) -> Tally:
         raise ValueError(f"not the counts of a tally ({error})") from None
 
 
-_TALLY_SCHEMA = {
-    "type": "object",
-    "description": "`counts` by client, cell of the attributes' groups, label and decision.",
-    "required": ["clients", "attributes", "counts"],
-}
 StoredTally = Annotated[
     Tally,
-    PlainValidator(_tally),
-    PlainSerializer(Tally.to_json),
-    WithJsonSchema(_TALLY_SCHEMA),
+    pydantic.PlainValidator(_tally),
+    pydantic.PlainSerializer(Tally.to_json),
+    pydantic.WithJsonSchema(
+        {
+            "type": "object",
+            "description": "`counts` by client, cell of the attributes' groups, label and "
+            "decision.",
+            "required": ["clients", "attributes", "counts"],
+        }
+    ),
 ]
 
 
@@ -148,11 +128,11 @@ class DisclosureFacts(DocumentedModel):
 
     policy_sha256: str = Field(pattern="^[0-9a-f]{64}$")
     """SHA-256 of the section `disclosure` of the silo's policy, as its ledger has it."""
-    min_rows: PositiveInt
+    min_rows: pydantic.PositiveInt
     """The silo's floor: groups and labels of fewer rows are not counted by themselves."""
     withheld: list[WithheldCell] = Field(default_factory=list)
     """The sets of rows that it withheld."""
-    rows_withheld: dict[Split, NonNegativeInt] = Field(default_factory=dict)
+    rows_withheld: dict[Split, pydantic.NonNegativeInt] = Field(default_factory=dict)
     """By split: the rows in these sets, as the silo states them."""
 
 
@@ -193,9 +173,9 @@ class ModelFacts(DocumentedModel):
 
     kind: Literal["mlp", "module"]
     """`module`: a `torch.nn.Module` as code."""
-    inputs: PositiveInt
+    inputs: pydantic.PositiveInt
     """Number of encoded features."""
-    hidden: tuple[PositiveInt, ...] = ()
+    hidden: tuple[pydantic.PositiveInt, ...] = ()
     """Widths of hidden layers."""
     size: int | None = None
     """Number of weights."""
@@ -225,24 +205,21 @@ class ServedFacts(DocumentedModel):
 class _Named(DocumentedModel):
     """Numbers by name, with tables beside them."""
 
-    model_config = ConfigDict(extra="allow")
-
-    @property
-    def by_name(self) -> dict[str, Any]:
-        """The numbers by name, without the tables."""
-        return dict(self.model_extra or {})
+    model_config = pydantic.ConfigDict(extra="allow")
 
     def __getitem__(self, name: str) -> Any:
-        return self.by_name[name]
+        return self.at(("overall",))[name]
 
     def get(self, name: str) -> Any:
         """Return a number, or None if it is undefined or has no such entry."""
-        return self.by_name.get(name)
+        return self.at(("overall",)).get(name)
 
-    def at(self, place: Place) -> dict[str, Any]:
+    def at(self, place: results.Place) -> dict[str, Any]:
         """Return the numbers at a place of `MetricTable.places`; nothing if it has none."""
         scope, *names = place
-        numbers = self.by_name if scope == "overall" else getattr(self, f"by_{scope}", {})
+        if scope == "overall":
+            return self.model_extra or {}
+        numbers: dict[str, Any] = getattr(self, f"by_{scope}", {})
         for name in names:
             numbers = numbers.get(name, {})
         return numbers
@@ -259,7 +236,7 @@ class Metrics(_Named):
     0.8
     """
 
-    __pydantic_extra__: dict[str, Number]
+    __pydantic_extra__: dict[str, results.Number]
 
     by_attribute: dict[str, Numbers] = Field(default_factory=dict)
     """With several sensitive attributes: the group metrics of each."""
@@ -274,19 +251,19 @@ class Metrics(_Named):
 class MetricIntervals(_Named):
     """Confidence intervals under the names of the metrics."""
 
-    __pydantic_extra__: dict[str, Bounds]
+    __pydantic_extra__: dict[str, results.Bounds]
 
     level: float
     """Confidence level."""
-    by_attribute: dict[str, dict[str, Bounds]] = Field(default_factory=dict)
-    by_client: dict[str, dict[str, Bounds]] = Field(default_factory=dict)
-    by_group: dict[str, dict[str, dict[str, Bounds]]] = Field(default_factory=dict)
+    by_attribute: dict[str, dict[str, results.Bounds]] = Field(default_factory=dict)
+    by_client: dict[str, dict[str, results.Bounds]] = Field(default_factory=dict)
+    by_group: dict[str, dict[str, dict[str, results.Bounds]]] = Field(default_factory=dict)
 
 
 class NoiseFloors(_Named):
     """What exactly fair decisions would show on as many rows, by the names of the metrics."""
 
-    __pydantic_extra__: dict[str, Number]
+    __pydantic_extra__: dict[str, results.Number]
 
     by_attribute: dict[str, Numbers] = Field(default_factory=dict)
 
@@ -339,27 +316,30 @@ class StoredTable(DocumentedModel):
             constant_classifier=table.constant_classifier,
         )
 
-    def _numbers(self, *place: str) -> NumbersByName:
+    def _numbers(self, *place: str) -> results.NumbersByName:
+        values = {name: v for name, v in self.metrics.at(place).items() if name != "n"}
         limits, floors = self.intervals.at(place), self.noise_floor.at(place)
+        reasons = {
+            name: self.metrics.undefined.get(_prefix(place) + name)
+            or _standard_reason(place, name)
+            or "not recorded"
+            for name, value in values.items()
+            if value is None
+        }
         return {
-            name: Measured(
+            name: results.Measured(
                 name=name,
                 value=value,
                 interval=limits.get(name),
                 noise_floor=floors.get(name),
-                undefined=""
-                if value is not None
-                else self.metrics.undefined.get(_prefix(place) + name)
-                or _standard_reason(place, name)
-                or "not recorded",
+                undefined=reasons.get(name, ""),
             )
-            for name, value in self.metrics.at(place).items()
-            if name != "n"
+            for name, value in values.items()
         }
 
-    def _slice(self, *place: str) -> Slice:
+    def _slice(self, *place: str) -> results.Slice:
         rows = int(self.metrics.at(place).get("n") or 0)
-        return Slice(name=place[-1], rows=rows, numbers=self._numbers(*place))
+        return results.Slice(name=place[-1], rows=rows, numbers=self._numbers(*place))
 
     def table(self) -> MetricTable:
         """Put the table together again."""
@@ -369,8 +349,8 @@ class StoredTable(DocumentedModel):
             place = ("overall",) if one_attribute else ("attribute", attribute)
             numbers = self._numbers(*place).values()
             groups = [self._slice("group", attribute, name) for name in names]
-            measures = [number for number in numbers if compares_groups(number.name)]
-            sections.append(Section(attribute=attribute, groups=groups, measures=measures))
+            measures = [number for number in numbers if results.compares_groups(number.name)]
+            sections.append(results.Section(attribute=attribute, groups=groups, measures=measures))
         return MetricTable(
             level=self.intervals.level,
             overall=self._numbers("overall"),
@@ -380,7 +360,7 @@ class StoredTable(DocumentedModel):
         )
 
 
-def _put(values: dict[str, Any], stored: dict[str, Any], place: Place) -> None:
+def _put(values: dict[str, Any], stored: dict[str, Any], place: results.Place) -> None:
     """Add values at a place of `MetricTable.places` to the parts of a stored table."""
     scope, *names = place
     for key in () if scope == "overall" else (f"by_{scope}", *names):
@@ -388,13 +368,13 @@ def _put(values: dict[str, Any], stored: dict[str, Any], place: Place) -> None:
     stored.update(values)
 
 
-def _prefix(place: Place) -> str:
+def _prefix(place: results.Place) -> str:
     """Return what stands before a number's name in `undefined`."""
     scope, *names = place
     return "".join(f"{part}." for part in ([f"by_{scope}"] if scope in _SLICES else []) + names)
 
 
-def _standard_reason(place: Place, name: str) -> str:
+def _standard_reason(place: results.Place, name: str) -> str:
     """Return why a share of a group's or client's rows is undefined, which is not stored."""
     return PROPORTIONS[name].needs if place[0] in _SLICES and name in PROPORTIONS else ""
 
@@ -455,7 +435,7 @@ class _Record(DocumentedModel):
     """Label, sensitive attributes and types of the columns."""
     federation: FederationFacts
 
-    @field_validator("config")
+    @pydantic.field_validator("config")
     @classmethod
     def _names_method_and_goal(cls, value: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -589,7 +569,7 @@ def validated(kind: type[Model], plain: Any, file: Path, remedy: str) -> Model:
     """Return the contents of a JSON file as a model; `remedy` says what to do with another."""
     try:
         return kind.model_validate(plain)
-    except ValidationError as error:
+    except pydantic.ValidationError as error:
         problem = first_problem(error, kind)
     except MfairflError as error:  # a task or a tally that contradicts itself
         problem = str(error)
@@ -602,13 +582,9 @@ def read_record(path: str | Path) -> StartedRecord | RunRecord:
     file = _file(path)
     plain = read_json(file, "give the --out folder of `mfairfl train`")
     version = plain.get("schema_version") if isinstance(plain, dict) else None
-    if version == 1:
-        raise RunDirectoryError(f"{file}: written by mfairfl 0.1, which is not read; train again")
-    if version != SCHEMA_VERSION:
-        raise RunDirectoryError(
-            f"{file}: schema_version is {repr(version)[:_SHOWN]}; this version reads "
-            f"{SCHEMA_VERSION}"
-        )
+    if version != 2:
+        shown = repr(version)[:_SHOWN]
+        raise RunDirectoryError(f"{file}: schema_version is {shown}; this version reads 2")
     plain.pop("client_tallies", None)  # of runs of 0.7 under masks; no number is read from it
     remedy = "the file was altered: restore it or train again"
     if plain.get("status") == "running":
@@ -618,7 +594,7 @@ def read_record(path: str | Path) -> StartedRecord | RunRecord:
 
 def json_schema() -> str:
     """Return the JSON schema of run.json, as it is in docs/run.schema.json."""
-    kinds: TypeAdapter[Any] = TypeAdapter(
+    kinds: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(
         Annotated[RunRecord | StartedRecord, Field(discriminator="status")]
     )
     return schema_text("run.json", kinds.json_schema(mode="serialization"))

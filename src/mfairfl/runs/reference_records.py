@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mfairfl import __version__
-from mfairfl.data import SPLITS, Federation, Split, Task
+from mfairfl.data import SPLITS, Split, Task
 from mfairfl.data.values import DocumentedModel
 from mfairfl.errors import ConfigError, RunDirectoryError
 from mfairfl.fairness.results import MetricTable
@@ -185,7 +185,16 @@ def fit_references(requests: Sequence[ReferenceRequest]) -> list[ReferenceRecord
 def _kept(request: ReferenceRequest, rows: PooledRows) -> ReferenceRecord:
     """Return what the folder holds, or fit the reference and keep it there."""
     federation = rows.federation
-    settings = _settings(request, federation)
+    goal = request.config.goal(tuple(a.name for a in federation.attributes))
+    tolerance = request.config.output_rule().tolerance
+    settings = reference_settings(request.name)
+    if request.name == "boosting-threshold":
+        settings |= {
+            "notions": list(goal.notions),
+            "attributes": list(goal.attributes or ()),
+            "intersections": goal.intersections,
+            "tolerance": tolerance,
+        }
     split = [federation.scheme, federation.seed, dict(federation.options)]
     same_rows = [federation.sha256, federation.task.model_dump(mode="json"), *split]
     text = json.dumps([request.name, settings, same_rows, __version__], sort_keys=True)
@@ -193,7 +202,10 @@ def _kept(request: ReferenceRequest, rows: PooledRows) -> ReferenceRecord:
     directory = RunDirectory(request.out)
     with directory.locked():
         if not (directory.path / _FILE).exists():
-            _fitted(request, rows, settings=settings, identity=identity).write(directory.path)
+            began = time.perf_counter()
+            fitted = rows.fit(request.name, goal=goal, tolerance=tolerance)
+            known = {"reference": request.name, "identity": identity, "settings": settings}
+            _record(fitted, rows, known, began).write(directory.path)
         record = ReferenceRecord.read(directory.path)
     if record.identity != identity:
         raise RunDirectoryError(
@@ -203,52 +215,30 @@ def _kept(request: ReferenceRequest, rows: PooledRows) -> ReferenceRecord:
     return record
 
 
-def _fitted(
-    request: ReferenceRequest, rows: PooledRows, *, settings: dict[str, Any], identity: str
+def _record(
+    fitted: FittedReference, rows: PooledRows, known: dict[str, Any], began: float
 ) -> ReferenceRecord:
-    began, federation = time.perf_counter(), rows.federation
-    fitted = rows.fit(
-        request.name,
-        goal=request.config.goal(tuple(a.name for a in federation.attributes)),
-        tolerance=request.config.output_rule().tolerance,
-    )
+    """Measure a reference on each split; `known` are the fields that the rows do not tell."""
+    federation = rows.federation
     measured = {
         split: _measured(fitted, rows, split) for split in SPLITS if len(federation.pooled(split))
     }
     tallies = {split: part.tally for split, part in measured.items()}
-    stored = {
-        split: facts.StoredTable.of(part.table(majority=tallies["train"]))
-        for split, part in measured.items()
-    }
+    tables = {split: part.table(majority=tallies["train"]) for split, part in measured.items()}
     divided = facts.FederationFacts.of(federation)
     return ReferenceRecord(
-        reference=request.name,
-        identity=identity,
+        **known,
         seed=federation.seed,
-        settings=settings,
         thresholds=None if fitted.thresholds is None else fitted.thresholds.to_json(),
         versions=library_versions("mfairfl", "scikit-learn", "numpy", "scipy", "pandas"),
         data=facts.DataFacts.of(divided),
         task=federation.task,
         federation=divided,
-        evaluations=stored,
+        evaluations={split: facts.StoredTable.of(table) for split, table in tables.items()},
         tallies=tallies,
         seconds=round(time.perf_counter() - began, 3),
         machine=facts.MachineFacts.here(),
     )
-
-
-def _settings(request: ReferenceRequest, federation: Federation) -> dict[str, Any]:
-    settings = reference_settings(request.name)
-    if request.name == "boosting-threshold":
-        goal = request.config.goal(tuple(a.name for a in federation.attributes))
-        settings |= {
-            "notions": list(goal.notions),
-            "attributes": list(goal.attributes or ()),
-            "intersections": goal.intersections,
-            "tolerance": request.config.output_rule().tolerance,
-        }
-    return settings
 
 
 def _measured(fitted: FittedReference, rows: PooledRows, split: Split) -> MeasuredRows:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
@@ -11,18 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mfairfl.data import (
-    MISSING,
-    SPLITS,
-    Attribute,
-    Encoder,
-    Inputs,
-    Task,
-    features_frame,
-    partition,
-    read_frame,
-    table_from_frame,
-)
+from mfairfl import data
+from mfairfl.data import MISSING, Task
 from mfairfl.data.coding import label_codes
 from mfairfl.data.columns import Column, columns_of
 from mfairfl.data.files import FileContent, read_file
@@ -59,7 +49,7 @@ class ReadRows:
     """
 
     frame: pd.DataFrame
-    inputs: Inputs
+    inputs: data.Inputs
     name: str
     missing: Mapping[str, int]
     unseen: Mapping[str, Mapping[str, int]]
@@ -71,60 +61,49 @@ class ReadRows:
         return self.inputs.dense()
 
 
-def read_rows(source: Any, task: Task, encoder: Encoder, *, name: str | None = None) -> ReadRows:
+def read_rows(
+    source: Any, task: Task, encoder: data.Encoder, *, name: str | None = None
+) -> ReadRows:
     """Read and encode rows of any kind with the task and the encoder of a run."""
     guesses: tuple[str, ...] = ()
     if isinstance(source, str | PathLike):
         content = read_file(source)
         frame, guesses, name = content.frame, content.notes, name or str(source)
     else:
-        frame, name = read_frame(source), name or "the frame"
-    features = features_frame(frame, task, name=name)
-    inputs = encoder.encode(features)
-    missing = {c.name: int(features[c.name].isna().sum()) for c in encoder.numeric}
-    unseen = {}
-    for category in encoder.categorical:
-        counts = features[category.name].value_counts()
-        missing[category.name] = int(counts.get(MISSING, 0))
-        seen = [*category.levels, *category.rare, MISSING]
-        values = counts.drop(seen, errors="ignore")
-        unseen[category.name] = {str(value): int(n) for value, n in values.items()}
-    missing = {column: n for column, n in missing.items() if n}
-    unseen = {column: values for column, values in unseen.items() if values}
+        frame, name = data.read_frame(source), name or "the frame"
+    features = data.features_frame(frame, task, name=name)
+    inputs, rows = encoder.encode(features), f"{len(frame):,} values"
     numeric = frame[[c.name for c in encoder.numeric if c.name in frame]]
-    doubts = [doubt for c in columns_of(numeric, name, task).values() for doubt in c.doubts]
-    notes = (*guesses, *doubts, *_notes(encoder, len(inputs), missing, unseen))
-    return ReadRows(
-        frame=frame, inputs=inputs, name=name, missing=missing, unseen=unseen, notes=notes
-    )
-
-
-def _notes(
-    encoder: Encoder,
-    rows: int,
-    missing: Mapping[str, int],
-    unseen: Mapping[str, Mapping[str, int]],
-) -> Iterator[str]:
+    notes = [*guesses]
+    notes += [doubt for c in columns_of(numeric, name, task).values() for doubt in c.doubts]
+    missing: dict[str, int] = {}
+    unseen: dict[str, dict[str, int]] = {}
     for number in encoder.numeric:
-        if n := missing.get(number.name):
-            yield (
-                f"{number.name}: {n:,} of {rows:,} values missing, filled with the mean of "
-                f"training ({number.mean:.6g})"
-            )
+        if n := int(features[number.name].isna().sum()):
+            missing[number.name] = n
+            filled = f"filled with the mean of training ({number.mean:.6g})"
+            notes.append(f"{number.name}: {n:,} of {rows} missing, {filled}")
     for category in encoder.categorical:
+        column, levels = category.name, [*category.levels, *category.rare]
         unknown = "taken for a rare level" if category.rare else "taken for no level"
-        if n := missing.get(category.name):
-            trained = MISSING in (*category.levels, *category.rare)
-            how = f"the level '{MISSING}', as in training" if trained else unknown
-            yield f"{category.name}: {n:,} of {rows:,} values missing, {how}"
-        if values := unseen.get(category.name):
+        counts = features[column].value_counts()
+        if n := int(counts.get(MISSING, 0)):
+            missing[column] = n
+            how = f"the level '{MISSING}', as in training" if MISSING in levels else unknown
+            notes.append(f"{column}: {n:,} of {rows} missing, {how}")
+        others = counts.drop([*levels, MISSING], errors="ignore")
+        if values := {str(value): int(n) for value, n in others.items() if n}:
+            unseen[column] = values
             # The most frequent first, as they were counted.
             shown = ", ".join(f"'{v}' {n:,}" for v, n in [*values.items()][:_SHOWN_VALUES])
             more = ", ..." * (len(values) > _SHOWN_VALUES)
-            yield (
-                f"{category.name}: {sum(values.values()):,} of {rows:,} values not seen in "
-                f"training ({shown}{more}), {unknown}"
+            notes.append(
+                f"{column}: {sum(values.values()):,} of {rows} not seen in training "
+                f"({shown}{more}), {unknown}"
             )
+    return ReadRows(
+        frame=frame, inputs=inputs, name=name, missing=missing, unseen=unseen, notes=tuple(notes)
+    )
 
 
 def splits_of_rows(
@@ -169,7 +148,7 @@ def splits_of_rows(
     options = {key: value for key, value in facts.options.items() if key != "encoder"}
     try:
         table = table_from_content(content, record.task, name=name)
-        federation = partition(table, facts.scheme, seed=facts.seed, **options)
+        federation = data.partition(table, facts.scheme, seed=facts.seed, **options)
         if FederationFacts.of(federation).clients != facts.clients:
             raise DataError("divided once more, clients hold other rows than run.json says")
     except (MfairflError, TypeError, ValueError) as error:
@@ -179,7 +158,7 @@ def splits_of_rows(
         ) from None
     places = np.arange(len(table)) if table.places is None else table.places
     splits = np.full(len(content.frame), "", dtype=object)
-    for split in SPLITS:
+    for split in data.SPLITS:
         splits[places[federation.pooled(split).rows]] = split
     return splits
 
@@ -258,18 +237,23 @@ def measure_predictions(
             )
     y = np.array([meaning[text] for text in labels], dtype=np.intp)
     cells, clients = np.zeros(len(y), dtype=np.intp), np.full(len(y), "all")
-    attributes: tuple[Attribute, ...] = ()
+    attributes: tuple[data.Attribute, ...] = ()
     present = tuple(s for s in task.sensitive if s.column in frame or MISSING in (s.groups or ()))
     if present:
         client = task.client if task.client in frame else None
         same = {"sensitive": present, "client": client, "missing": "level"}
-        table = table_from_frame(frame, task.model_copy(update=same), name=name)
+        table = data.table_from_frame(frame, task.model_copy(update=same), name=name)
         cells, attributes = table.cells, table.attributes
         clients = clients if table.clients is None else table.clients
-    measured = measure_rows(
-        y, chance[labelled], scores[labelled], cells=cells, clients=clients, attributes=attributes
+    return measure_rows(
+        y,
+        chance[labelled],
+        scores[labelled],
+        cells=cells,
+        clients=clients,
+        attributes=attributes,
+        randomised=randomised,
     )
-    return replace(measured, randomised=randomised)
 
 
 def measure_rows(
@@ -279,8 +263,9 @@ def measure_rows(
     *,
     cells: NDArray[np.intp],
     clients: NDArray[Any],
-    attributes: tuple[Attribute, ...],
+    attributes: tuple[data.Attribute, ...],
     names: Sequence[str] | None = None,
+    randomised: bool = False,
 ) -> MeasuredRows:
     """Count decisions by (client, cell, label, decision), sum each client's scores.
 
@@ -295,8 +280,7 @@ def measure_rows(
         counts.append(np.stack(parts, axis=-1).reshape(size, 2, 2))
         sums[name] = ScoreSums.from_rows(scores[rows], cells[rows], y[rows], size=size)
     table = np.array(counts)
-    drawn = not np.isin(chance, (0.0, 1.0)).all()  # then the counts are expected ones
-    return MeasuredRows(
-        tally=Tally(table if drawn else table.astype(np.int64), tuple(names), attributes),
-        scores=sums,
-    )
+    if np.isin(chance, (0.0, 1.0)).all():  # else the counts are expected ones
+        table = table.astype(np.int64)
+    tally = Tally(table, tuple(names), attributes)
+    return MeasuredRows(tally=tally, scores=sums, randomised=randomised)

@@ -16,7 +16,7 @@ import re
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -292,33 +292,26 @@ def run_under_policy(request: RunRequest, policy: Policy) -> Run:
         raise ConfigError(
             "policy: clients build the model by name; pass model='package.module:Name'"
         )
-    with ExitStack() as stack:
-        out = request.out
-        if out is None:
-            out = Path(stack.enter_context(tempfile.TemporaryDirectory()), "run")
-        record = _carried_out(request, out, policy)
-        predictor = load(out, model=MODELS.get(request.config.model.kind))
-        return Run(record=record, predictor=predictor, path=request.out)
-
-
-def _carried_out(request: RunRequest, out: Path, policy: Policy) -> facts.RunRecord:
     config = request.config
-    table = request.rows if isinstance(request.rows, Table) else table_of(config)
-    plain = silo_config(config, silo_task(table))
-    folder = make_private_folder(make_private_folder(out) / "silos")
-    files = write_silo_files(table, federation_of(config, table), folder)
-    consent = consent_of(plain, "the run's settings")
-    silos = {
-        name: Responder(
-            SiloSettings(name=name, csv=file, state=file.parent / "state"), policy, consent
+    table = table_of(config) if request.rows is None else request.rows
+    temporary = tempfile.TemporaryDirectory() if request.out is None else nullcontext(request.out)
+    with temporary as out_folder:
+        out = Path(out_folder)
+        plain = silo_config(config, silo_task(table))
+        folder = make_private_folder(make_private_folder(out) / "silos")
+        files = write_silo_files(table, federation_of(config, table), folder)
+        consent = consent_of(plain, "the run's settings")
+        silos = {}
+        for name, file in files.items():
+            settings = SiloSettings(name=name, csv=file, state=file.parent / "state")
+            silos[name] = Responder(settings, policy, consent)
+        federated = FederatedRequest(
+            config=plain, clients=tuple(sorted(files)), minimum=len(files), out=out
         )
-        for name, file in files.items()
-    }
-    federated = FederatedRequest(
-        config=plain, clients=tuple(sorted(files)), minimum=len(files), out=out
-    )
-    transport = _InProcess(silos, run_name(plain))
-    return run_federated(federated, transport, request.callbacks)
+        transport = _InProcess(silos, run_name(plain))
+        record = run_federated(federated, transport, request.callbacks)
+        predictor = load(out, model=MODELS.get(config.model.kind))
+        return Run(record=record, predictor=predictor, path=request.out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,13 +323,13 @@ class _InProcess:
 
     def exchange(self, asks: Mapping[str, Packet]) -> Mapping[str, Packet | Refusal]:
         """Return each silo's answer, or why there is none."""
-        return {name: self._answer(name, packet) for name, packet in asks.items()}
-
-    def _answer(self, name: str, packet: Packet) -> Packet | Refusal:
-        try:
-            return self.silos[name].handle(self.run, packet)
-        except MfairflError as error:
-            return Refusal(str(error))
+        answers: dict[str, Packet | Refusal] = {}
+        for name, packet in asks.items():
+            try:
+                answers[name] = self.silos[name].handle(self.run, packet)
+            except MfairflError as error:
+                answers[name] = Refusal(str(error))
+        return answers
 
 
 def silo_config(config: Config, task: Task | None) -> Config:
