@@ -17,7 +17,7 @@ from mfairfl import __version__
 from mfairfl.data import EncoderConfig, FileFormat, Task
 from mfairfl.data.values import DocumentedModel
 from mfairfl.engine.output import Output, Rule
-from mfairfl.errors import ConfigError, MfairflError, first_problem, unknown
+from mfairfl.errors import ConfigError, MfairflError, first_problem, require_known
 from mfairfl.fairness.constraints import Goal
 from mfairfl.fairness.notions import follow_notion, notion
 from mfairfl.plugins import MODELS
@@ -260,11 +260,7 @@ class Config(DocumentedModel):
     def goal(self, attributes: tuple[str, ...]) -> Goal:
         """Return the fairness goal on a task with these attributes."""
         chosen = self.fairness.sensitive or attributes
-        for name in chosen:
-            if name not in attributes:
-                raise ConfigError(
-                    "fairness.sensitive: " + unknown("sensitive attribute", name, attributes)
-                )
+        require_known("sensitive attribute", chosen, attributes, where="fairness.sensitive")
         return Goal(
             notions=self.fairness.notion,
             attributes=chosen,
@@ -274,14 +270,13 @@ class Config(DocumentedModel):
 
     def output_rule(self) -> Output:
         """Return the output rule with the defaults of this strategy and notion filled in."""
-        tolerance = self.output.tolerance
         rule: Rule = self.output.rule or self.strategy.create().card.usual_rule
-        if tolerance is None:
-            loose = any(notion(name).events[0].labels != (0, 1) for name in self.fairness.notion)
-            tolerance = 0.01 if loose else 0.005
-            if rule == "threshold":  # fitted, not met by chance: nothing need be allowed
-                tolerance = 0.0
-        return Output(rule=rule, tolerance=tolerance)
+        if self.output.tolerance is not None:
+            return Output(rule=rule, tolerance=self.output.tolerance)
+        if rule == "threshold":  # fitted, not met by chance: nothing need be allowed
+            return Output(rule=rule, tolerance=0.0)
+        loose = any(notion(name).events[0].labels != (0, 1) for name in self.fairness.notion)
+        return Output(rule=rule, tolerance=0.01 if loose else 0.005)
 
     def server_rounds(self) -> int:
         """Return the number of rounds: one for every local epoch, if a round is one gradient."""

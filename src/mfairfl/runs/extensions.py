@@ -78,30 +78,26 @@ def exported(configs: Iterable[Config]) -> list[dict[str, Any]]:
     script, is refused.
     """
     notions = {notion.name: notion for notion in NOTIONS.added().values()}
-    items: list[dict[str, Any]] = [{"notion": asdict(notion)} for notion in notions.values()]
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    code: dict[tuple[str, str], dict[str, Any]] = {}
     for config in configs:
-        used: list[tuple[Registry[Any], str]] = [
+        names: list[tuple[Registry[Any], str | None]] = [
             (METHODS, config.strategy.name),
-            (DATASETS, config.data.name or ""),
+            (DATASETS, config.data.name),
             (MODELS, config.model.kind),
         ]
-        for registry, name in used:
+        for registry, name in names:
             # Entry points and import strings mean the same in every process.
-            if name in registry.added() and not is_import_string(name):
-                found[registry.kind, name] = _spelled(registry, name)
-    return [*items, *found.values()]
-
-
-def _spelled(registry: Registry[Any], name: str) -> dict[str, Any]:
-    thing = registry.added()[name]
-    spelling = import_string(thing.kind if registry is METHODS else thing)
-    if spelling is None or spelling.startswith("__main__:"):
-        raise ConfigError(
-            f"{registry.kind} '{name}' cannot be imported by worker processes: define it in a "
-            "module of its own"
-        )
-    return {"kind": registry.kind, "name": name, "import": spelling}
+            if name is None or name not in registry.added() or is_import_string(name):
+                continue
+            thing = registry.added()[name]
+            spelling = import_string(thing.kind if registry is METHODS else thing)
+            if spelling is None or spelling.startswith("__main__:"):
+                raise ConfigError(
+                    f"{registry.kind} '{name}' cannot be imported by worker processes: define it "
+                    "in a module of its own"
+                )
+            code[registry.kind, name] = {"kind": registry.kind, "name": name, "import": spelling}
+    return [*({"notion": asdict(notion)} for notion in notions.values()), *code.values()]
 
 
 def restore(items: Sequence[Mapping[str, Any]]) -> None:

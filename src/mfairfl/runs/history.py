@@ -46,30 +46,20 @@ def round_numbers(setup: Setup, record: RoundRecord) -> dict[str, float | None]:
     (`RoundRecord.complete`).
     """
     if not record.numbers:  # progress displays and files ask for the same
-        notions = _notions(setup)
-        names = _names(setup, notions)
+        # Not whatever is registered: a resumed run must find the same columns.
+        goal = [item.name for item in setup.summary.constraints.notions]
+        notions = [notion(name) for name in dict.fromkeys([*NOTIONS, *goal])]
+        losses = [f"{item.name}_violation" for item in notions if item.statistic == "loss"]
+        decided = [f"{item.name}_violation" for item in notions if item.statistic != "loss"]
+        # Without a sensitive attribute nothing is decided differently for groups.
+        compared = decided if setup.summary.attributes else []
+        names = ["loss", "violation", *_OVERALL, *compared, *_CLIENTS, *losses]
         for split in setup.splits:
             complete = split in record.complete
             numbers = _split_numbers(setup, notions, record.measured[split]) if complete else {}
             for name in names:
                 record.numbers[f"{split}_{name}"] = _defined(numbers.get(name))
     return record.numbers
-
-
-def _notions(setup: Setup) -> list[Notion]:
-    # Not whatever is registered: a resumed run must find the same columns.
-    goal = setup.summary.constraints
-    names = dict.fromkeys([*NOTIONS, *(item.name for item in goal.notions)])
-    return [notion(name) for name in names]
-
-
-def _names(setup: Setup, notions: Sequence[Notion]) -> list[str]:
-    violations = {item: f"{item.name}_violation" for item in notions}
-    # Without a sensitive attribute nothing is decided differently for groups.
-    decided = [n for item, n in violations.items() if item.statistic != "loss"]
-    losses = [n for item, n in violations.items() if item.statistic == "loss"]
-    compared = decided if setup.summary.attributes else []
-    return ["loss", "violation", *_OVERALL, *compared, *_CLIENTS, *losses]
 
 
 def _split_numbers(

@@ -137,11 +137,7 @@ _PANELS: dict[str, dict[str, tuple[str, Kind, str]]] = {
     },
     "Run": {
         "seed": ("seed", "integer", "Random seed; equal seeds give equal results."),
-        "robust": (
-            "robust",
-            "text",
-            "Against dishonest clients: auto, or a rule.",
-        ),
+        "robust": ("robust", "text", "Against dishonest clients: auto, or a rule."),
     },
 }
 

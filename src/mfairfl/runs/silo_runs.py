@@ -188,10 +188,7 @@ def _disclosed(enrolled: Enrolled, client: str) -> facts.DisclosureFacts:
         for cell, label in silo.hidden[split]
     ]
     return facts.DisclosureFacts(
-        policy_sha256=silo.policy,
-        min_rows=silo.floor,
-        withheld=withheld,
-        rows_withheld=silo.rows,
+        policy_sha256=silo.policy, min_rows=silo.floor, withheld=withheld, rows_withheld=silo.rows
     )
 
 

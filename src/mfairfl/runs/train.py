@@ -119,13 +119,17 @@ def train(
     """
     # The keywords that are options of a run are those of `OPTIONS`, `data` apart.
     options = {key: value for key, value in locals().items() if key in OPTIONS and key != "data"}
-    _require("label", label, str, "a column's name")
-    _require("client", client, str, "a column's name")
-    _require("sensitive", sensitive, str | Sequence, "one or several columns' names")
-    _require("config", config, str | Path | Mapping, "a TOML file or a mapping")
-    _require("out", out, str | Path, "a folder")
-    _require("policy", policy, str | Path | Policy, "a policy.toml")
-    _require("callbacks", callbacks, Sequence, "a list of objects with on_start and on_round")
+    for keyword, value, kind, what in (
+        ("label", label, str, "a column's name"),
+        ("client", client, str, "a column's name"),
+        ("sensitive", sensitive, str | Sequence, "one or several columns' names"),
+        ("config", config, str | Path | Mapping, "a TOML file or a mapping"),
+        ("out", out, str | Path, "a folder"),
+        ("policy", policy, str | Path | Policy, "a policy.toml"),
+        ("callbacks", callbacks, Sequence, "a list of objects with on_start and on_round"),
+    ):
+        if value is not None and not isinstance(value, kind):
+            raise ConfigError(f"{keyword}: pass {what}, not {value!r}")
     if csv is not None:
         options["csv"] = str(csv)
     if isinstance(model, str):
@@ -146,11 +150,6 @@ def train(
     return run_under_policy(
         request, policy if isinstance(policy, Policy) else read_policy(Path(policy))
     )
-
-
-def _require(keyword: str, value: Any, kind: Any, what: str) -> None:
-    if value is not None and not isinstance(value, kind):
-        raise ConfigError(f"{keyword}: pass {what}, not {value!r}")
 
 
 def _rows(data: Any, options: dict[str, Any]) -> Table | Federation | None:

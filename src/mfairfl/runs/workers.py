@@ -157,29 +157,25 @@ def _carry_out(
     batches: Sequence[Sequence[QueuedRun]], count: int, progress: Progress | None
 ) -> None:
     """Give batches to worker processes until all are done, or one fails."""
-    idle = queue.SimpleQueue[Worker]()
+    waiting = queue.SimpleQueue[Sequence[QueuedRun]]()
+    for batch in batches:
+        waiting.put(batch)
 
-    def carry_out(batch: Sequence[QueuedRun]) -> None:
-        worker = idle.get()
-        try:
-            _send(worker, batch)
-            _follow(worker, progress)
-        finally:
-            idle.put(worker)
+    def keep_busy(worker: Worker) -> None:
+        with suppress(queue.Empty):
+            while True:
+                _send(worker, waiting.get_nowait())
+                _follow(worker, progress)
 
     with _workers(count) as workers, ThreadPoolExecutor(count) as pool:
-        for worker in workers:
-            idle.put(worker)
-        futures = [pool.submit(carry_out, batch) for batch in batches]
+        going = {pool.submit(keep_busy, worker) for worker in workers}
         try:
-            going = set(futures)
             while going:
                 # Woken up again and again: a Ctrl-C that another thread got is seen only then.
                 done, going = wait(going, timeout=0.2, return_when=FIRST_EXCEPTION)
                 for future in done:
                     future.result()
         finally:  # also on Ctrl-C: the threads would carry on to the end of the list
-            pool.shutdown(wait=False, cancel_futures=True)
             for worker in workers:
                 worker.kill()
 
