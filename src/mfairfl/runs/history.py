@@ -124,12 +124,12 @@ def _client_rows(setup: Setup, record: RoundRecord) -> list[dict[str, Any]]:
             "set_aside": record.set_aside.get(name, ""),
             "clipped": record.clipped.get(name),
         }
-        for split, known in columns.items():
+        for split, numbers in columns.items():
             counts = setup.enrolled[split]
             size = sum(counts.values()) if name in together else counts[name]
-            loss, right = known.get(name, (None, None))
+            loss, accuracy = numbers.get(name, (None, None))
             row[f"{split}_rows"] = int(np.sum(size))
-            row[f"{split}_loss"], row[f"{split}_accuracy"] = loss, right
+            row[f"{split}_loss"], row[f"{split}_accuracy"] = loss, accuracy
         rows.append(row)
     return rows
 

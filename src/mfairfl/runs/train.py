@@ -119,7 +119,7 @@ def train(
     """
     # The keywords that are options of a run are those of `OPTIONS`, `data` apart.
     options = {key: value for key, value in locals().items() if key in OPTIONS and key != "data"}
-    for keyword, value, kind, what in (
+    for keyword, value, kind, expected in (
         ("label", label, str, "a column's name"),
         ("client", client, str, "a column's name"),
         ("sensitive", sensitive, str | Sequence, "one or several columns' names"),
@@ -129,7 +129,7 @@ def train(
         ("callbacks", callbacks, Sequence, "a list of objects with on_start and on_round"),
     ):
         if value is not None and not isinstance(value, kind):
-            raise ConfigError(f"{keyword}: pass {what}, not {value!r}")
+            raise ConfigError(f"{keyword}: pass {expected}, not {value!r}")
     if csv is not None:
         options["csv"] = str(csv)
     if isinstance(model, str):
