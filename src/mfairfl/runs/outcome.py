@@ -84,27 +84,27 @@ def finish_run(
     """Return the record of a finished run, written with its model if there is a directory."""
     failpoint("run.trained")
     files = {} if directory is None else directory.write_model(result.served)
-    served, training = result.served, started.config["training"]
-    tallies = {
-        split: served.tally(result.measured, split, setup.summary.attributes)
-        for split in setup.splits
-    }
-    tables = {
-        split: MetricTable.from_tally(
-            tally,
+    served, output, training = result.served, setup.output, started.config["training"]
+    tallies, tables = {}, {}
+    for split in setup.splits:
+        tallies[split] = served.tally(result.measured, split, setup.summary.attributes)
+        tables[split] = MetricTable.from_tally(
+            tallies[split],
             scores=result.scored[split],
             randomised=served.kind == "mixture",
             majority=tallies["train"],
         )
-        for split, tally in tallies.items()
-    }
     stored = {split: facts.StoredTable.of(table) for split, table in tables.items()}
     shown = facts.reported(tables)
     advice = AdviceSettings(
-        constrained=setup.strategy.card.constrained or _chooses(setup.output.rule),
+        constrained=setup.strategy.card.constrained or _chooses(output.rule),
         notions=tuple(item.name for item in setup.summary.constraints.notions),
-        tolerance=setup.output.tolerance,
+        tolerance=output.tolerance,
     )
+    left_out = [
+        f"{client}: not in the final numbers ({reason})"
+        for client, reason in sorted(result.left_out.items())
+    ]
     record = facts.RunRecord(
         **dict(started) | {"status": "complete"},
         rounds=result.rounds,
@@ -115,17 +115,14 @@ def finish_run(
             names=served.names,
             clients=served.clients,
             weights=tuple(served.weights.tolist()),
-            rule=setup.output.rule,
-            tolerance=setup.output.tolerance,
+            rule=output.rule,
+            tolerance=output.tolerance,
             note=served.note,
             thresholds=None if served.thresholds is None else served.thresholds.to_json(),
         ),
         warnings=[
             *model_warnings(tables[shown], tallies[shown], advice, rows=f"{shown} rows"),
-            *(
-                f"{client}: not in the final numbers ({reason})"
-                for client, reason in sorted(result.left_out.items())
-            ),
+            *left_out,
             *result.warnings,
         ],
         metrics=facts.MetricsBySplit(**{split: part.metrics for split, part in stored.items()}),
