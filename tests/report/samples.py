@@ -14,6 +14,7 @@ from mfairfl.report.audit_document import build_audit
 from mfairfl.report.audit_settings import AuditFacts, AuditMeaning, AuditSettings, AuditSource
 from mfairfl.report.document import (
     Change,
+    ClientRows,
     ComparedModel,
     DataTreatment,
     Definition,
@@ -222,7 +223,9 @@ def treatment(clients):
     return DataTreatment(
         rows=48842,
         clients=[
-            {"name": name, "rows": rows * 5, "train": rows * 4, "test": rows, "base_rate": 0.24}
+            ClientRows(
+                name=name, rows=rows * 5, train=rows * 4, validation=0, test=rows, base_rate=0.24
+            )
             for name, rows in clients.items()
         ],
         dropped=["Columns without a role, left out: fnlwgt, education."],
@@ -408,12 +411,7 @@ def hostile_report(count=60, rounds=40):
             "changes": changes(clients),
             "baseline": HOSTILE[0],
             "training": training,
-            "data": treatment(clients).model_copy(
-                update={
-                    "dropped": list(HOSTILE),
-                    "clients": [{"name": name, HOSTILE[0]: name} for name in HOSTILE],
-                }
-            ),
+            "data": treatment(clients).model_copy(update={"dropped": list(HOSTILE)}),
             "server": ServerView(sentence=HOSTILE[0], lines=base.server.lines),
             "withheld": [
                 base.withheld[-1].model_copy(update={"client": name, "sets": list(HOSTILE)})

@@ -14,9 +14,7 @@ from mfairfl.colours import PALETTE
 from mfairfl.fairness.results import Measured
 from mfairfl.report.charts import (
     Guide,
-    IntervalRow,
     PlanePoint,
-    Series,
     chart_style,
     interval_chart,
     line_chart,
@@ -44,8 +42,8 @@ def texts(chart):
     return [node.text for node in parsed(chart).iter("text")]
 
 
-def row(label, value, *, before=None, **more):
-    return IntervalRow(label=label, number=Measured(name="n", value=value, **more), before=before)
+def row(label, value, **more):
+    return label, Measured(name="n", value=value, **more)
 
 
 def point(label, across, up, *, interval=None, comparable=True):
@@ -76,13 +74,12 @@ def strips(places, values, **more):
 
 EVERY = {
     "intervals": lambda: intervals([row(BAD, 0.5, interval=(0.4, 0.6))]),
-    "lines": lambda: curves([0, 1], [Series(label=BAD, values=[1.0, 2.0]),
-                                     Series(label="b", values=[2.0, None])]),
+    "lines": lambda: curves([0, 1], {BAD: [1.0, 2.0], "b": [2.0, None]}),
     "plane": lambda: plane([point(BAD, 0.1, 0.8)]),
     "strip": lambda: strips([1, 2], {BAD: [0.1, None], "b": [0.2, -0.3]}),
     "no rows": lambda: intervals([]),
     "no values": lambda: intervals([row("a", None)]),
-    "no curves": lambda: curves([0], [Series(label="a", values=[None])]),
+    "no curves": lambda: curves([0], {"a": [None]}),
     "no points": lambda: plane([]),
     "no strips": lambda: strips([], {}),
 }  # fmt: skip
@@ -125,9 +122,9 @@ def test_a_point_and_its_interval_lie_where_the_scale_puts_them():
 
 
 def test_tolerance_noise_floor_bounds_and_earlier_value_are_marked_and_named():
-    shown = row("a", 0.5, noise_floor=0.2, before=0.9, bounds=(0.1, 1.0))
+    shown = row("a", 0.5, noise_floor=0.2, bounds=(0.1, 1.0))
     chart = intervals([shown], guides=[Guide(value=0.6, label="tolerance 0.6", kind="limit")],
-                      zero=True, before="fedavg")  # fmt: skip
+                      zero=True, before=[0.9], baseline="fedavg")  # fmt: skip
     kinds = [node.get("class") for node in parsed(chart).iter() if node.get("class")]
     assert {"limit", "floor", "floor-end", "open s2", "full s1", "bracket"} <= set(kinds)
     words = " ".join(texts(chart))
@@ -152,7 +149,7 @@ def test_a_few_long_labels_stand_above_their_rows_and_many_are_cut():
 
 def test_a_curve_breaks_where_it_has_no_value():
     """Up: 0 to 2, 5 % more above; the plot is 150 high and begins 6 below the top."""
-    chart = curves([0, 1, 2, 3], [Series(label="a", values=[0.0, 1.0, None, 2.0])], zero=True)
+    chart = curves([0, 1, 2, 3], {"a": [0.0, 1.0, None, 2.0]}, zero=True)
     drawn = next(n for n in parsed(chart).iter("path") if n.get("class") == "curve s1").get("d")
     assert drawn.count("M") == 2
     ys = [float(y) for y in re.findall(r" ([\d.]+)", drawn)]
@@ -160,17 +157,15 @@ def test_a_curve_breaks_where_it_has_no_value():
 
 
 def test_curves_differ_in_more_than_colour():
-    chart = curves(
-        [0, 1, 2], [Series(label=str(i), values=[i, i, i]) for i in range(12)], zero=True
-    )
+    chart = curves([0, 1, 2], {str(i): [i, i, i] for i in range(12)}, zero=True)
     drawn = [n for n in parsed(chart).iter("path") if n.get("class", "").startswith("curve")]
-    looks = {(n.get("class"), n.get("stroke-dasharray")) for n in drawn[:12]}
+    looks = {(n.get("class"), n.get("stroke-dasharray")) for n in drawn}
     assert len(looks) == 12
     assert texts(chart)[-12:] == [str(i) for i in range(12)]
 
 
 def test_the_served_round_is_marked():
-    chart = curves([0, 40], [Series(label="a", values=[0.0, 1.0])],
+    chart = curves([0, 40], {"a": [0.0, 1.0]},
                    marks=[Guide(value=20, label="served: round 20")])  # fmt: skip
     mark = next(n for n in parsed(chart).iter("path") if n.get("class") == "context")
     across = [float(x) for x in re.findall(r"[ML]([\d.]+)", mark.get("d"))]
@@ -182,7 +177,7 @@ def test_the_served_round_is_marked():
 
 def test_whole_numbers_only():
     """Rounds are whole; the vertical axis where it is asked for."""
-    chart = curves([0, 1], [Series(label="a", values=[0.0, 1.0])], zero=True, whole=True)
+    chart = curves([0, 1], {"a": [0.0, 1.0]}, zero=True, whole=True)
     assert {"0", "1"} <= set(texts(chart))
     assert "0.5" not in texts(chart)
 
@@ -276,5 +271,5 @@ def test_a_scale_may_run_downwards():
 
 @given(st.text(max_size=60), st.floats(12, 200))
 def test_a_shortened_text_fits(text, width):
-    cut = shortened(text, width, 12)
-    assert cut == text or (cut.endswith("…") and text_width(cut, 12) <= width)
+    cut = shortened(text, width)
+    assert cut == text or (cut.endswith("…") and text_width(cut) <= width)

@@ -22,11 +22,10 @@ from samples import (
 from mfairfl.display import DisplayTable
 from mfairfl.display.numbers import unit_of
 from mfairfl.fairness.results import Measured
-from mfairfl.report.body_tables import clients_tables, overall_tables
-from mfairfl.report.definitions import Words
 from mfairfl.report.document import Definition
 from mfairfl.report.page import badge, render
-from mfairfl.report.training_tables import coefficients_table, rounds_table
+from mfairfl.report.tables import clients_tables, coefficients_table, overall_tables, rounds_table
+from mfairfl.report.wording import Words
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 VOID = {"meta", "br", "img", "link", "input", "hr", "path", "rect", "circle"}

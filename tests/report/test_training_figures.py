@@ -11,8 +11,8 @@ import mfairfl
 from answers import csv_rows
 from finished_runs import write_run
 from mfairfl.errors import RunDirectoryError
+from mfairfl.report.figures import draw_training
 from mfairfl.report.reported_run import read_runs
-from mfairfl.report.training_figures import draw_training
 from mfairfl.report.training_history import training_history
 
 NAMES = ["rounds.svg", "clients.svg"]

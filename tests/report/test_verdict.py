@@ -10,10 +10,9 @@ from fairlearn.metrics import MetricFrame, selection_rate
 
 from counted_runs import SEX, decided, write_counted
 from mfairfl.data import Attribute
-from mfairfl.report.headline import run_headline, run_judgements
+from mfairfl.report.headline import run_headline, run_judgements, verdict_sentence
 from mfairfl.report.reported_run import read_runs
-from mfairfl.report.run_facts import group_use
-from mfairfl.report.verdict import verdict_sentence
+from mfairfl.report.run_document import group_use
 
 AGE = Attribute("age", ("old", "young"))
 
@@ -200,7 +199,8 @@ def test_losses_have_no_interval_and_therefore_no_verdict(tmp_path):
 def test_without_a_sensitive_attribute_nothing_is_called_fair(tmp_path):
     (run,) = read_runs([write_counted(tmp_path / "run", halves(9, 9, 20), tolerance=0.05)])
     task = run.record.task.model_copy(update={"sensitive": ()})
-    plain = replace(run, record=run.record.model_copy(update={"task": task}))
+    aim = run.aim.model_copy(update={"attributes": (), "notions": ()})
+    plain = replace(run, record=run.record.model_copy(update={"task": task}), aim=aim)
     assert run_judgements(plain) == []
     assert verdict_sentence([]).startswith(
         "There is no verdict, because no sensitive attribute was named"

@@ -19,8 +19,8 @@ from mfairfl.engine.embedded import Member
 from mfairfl.engine.state import Measure, RunState, Score, Train
 from mfairfl.errors import CheckpointError, RunDirectoryError
 from mfairfl.experiments.histories import read_history
+from mfairfl.report.figures import draw_training
 from mfairfl.report.reported_run import read_runs
-from mfairfl.report.training_figures import draw_training
 from mfairfl.report.training_history import training_history
 from mfairfl.runs import execute, outcome
 from mfairfl.runs.history import History, read_rows

@@ -84,6 +84,6 @@ def train(
 
     print_run(run.record, folder, as_json=json)
     if plots:
-        from mfairfl.report.training_figures import draw_training  # noqa: PLC0415
+        from mfairfl.report.figures import draw_training  # noqa: PLC0415
 
         say(f"figures: {', '.join(map(str, draw_training(folder)))}")

@@ -20,10 +20,10 @@ from mfairfl.fairness.scores import SCORE_NUMBERS
 from mfairfl.fairness.stored_counts import StoredCounts
 from mfairfl.report.audit_settings import AuditSettings, AuditSource
 from mfairfl.report.bias_tables import AboveMedian, bias_tables
-from mfairfl.report.definitions import defined
 from mfairfl.report.document import NOTICE, Document, RowFacts, Sweep, SweepRow
 from mfairfl.report.drift import drift_since
 from mfairfl.report.headline import audit_headline
+from mfairfl.report.wording import defined
 
 _FIRST = ("selection_rate", *rates.OVERALL_NUMBERS, "base_rate", *SCORE_NUMBERS)
 

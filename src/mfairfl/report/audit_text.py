@@ -7,7 +7,8 @@ from textwrap import fill
 
 from mfairfl.display import DisplayTable
 from mfairfl.report.audit_settings import AuditSettings, AuditSource
-from mfairfl.report.body_tables import (
+from mfairfl.report.document import BiasTable, Document, Drift
+from mfairfl.report.tables import (
     bias_table,
     clients_tables,
     drift_tables,
@@ -15,8 +16,7 @@ from mfairfl.report.body_tables import (
     overall_tables,
     sweep_table,
 )
-from mfairfl.report.definitions import Words
-from mfairfl.report.document import BiasTable, Document, Drift
+from mfairfl.report.wording import Words
 from mfairfl.text import one_line
 
 _WIDTH = 90

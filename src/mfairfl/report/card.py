@@ -11,8 +11,6 @@ from typing import Any
 from mfairfl.display import DisplayTable
 from mfairfl.errors import ConfigError
 from mfairfl.report.ai_act import ai_act_skeleton
-from mfairfl.report.body_tables import clients_tables, groups_tables, measures_table
-from mfairfl.report.definitions import Words
 from mfairfl.report.document import (
     DataTreatment,
     Document,
@@ -21,13 +19,16 @@ from mfairfl.report.document import (
     ServerView,
     Withheld,
 )
-from mfairfl.report.training_tables import (
+from mfairfl.report.tables import (
     clients_rows_table,
+    clients_tables,
     compared_tables,
+    groups_tables,
+    measures_table,
     server_table,
     withheld_table,
 )
-from mfairfl.report.wording import label_of
+from mfairfl.report.wording import Words, label_of
 from mfairfl.text import markdown_escaped, markdown_list
 
 _USE = (

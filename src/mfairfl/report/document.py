@@ -131,12 +131,23 @@ class TrainingHistory(DocumentedModel):
     """The clients whose answers were not used, and why."""
 
 
+class ClientRows(DocumentedModel):
+    """The rows of one client."""
+
+    name: str
+    rows: int
+    train: int
+    validation: int
+    test: int
+    base_rate: Number
+    """Share of the rows with the favourable label; None if unknown."""
+
+
 class DataTreatment(DocumentedModel):
     """What was done to the data before training."""
 
     rows: int
-    clients: list[dict[str, Any]]
-    """Each client's name, rows, train, validation, test and base_rate (None if unknown)."""
+    clients: list[ClientRows]
     dropped: list[str]
     filled: list[str]
     merged: list[str]

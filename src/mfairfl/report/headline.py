@@ -1,17 +1,24 @@
-"""The first screen of a report and of an audit: what it is about, the verdict, the doubts."""
+"""The first screen of a report and of an audit: what it is about, the verdict, the doubts.
+
+A verdict needs a tolerance, an interval, groups to compare and rows that only measure. It is
+tempered where low violations mean nothing: a model that gives everyone the same decision treats no
+group unfairly.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from mfairfl.display.numbers import SHARE
+from mfairfl.display.numbers import SHARE, capital
 from mfairfl.fairness.results import Measured, MetricTable, Section
+from mfairfl.fairness.uncertainty import Interval, verdict
+from mfairfl.report import wording
 from mfairfl.report.audit_settings import NOT_STATED, AuditSettings
-from mfairfl.report.changes import cost_sentence
-from mfairfl.report.document import Change, Headline, Judgement, RowFacts
+from mfairfl.report.comparison import cost_sentence
+from mfairfl.report.document import Change, Headline, Judgement, Outcome, RowFacts
 from mfairfl.report.reported_run import ReportedRun
-from mfairfl.report.verdict import VerdictTerms, judge, verdict_sentence
-from mfairfl.report.wording import and_list, compared_in
+from mfairfl.report.wording import and_list
 from mfairfl.runs.outcome import AdviceSettings, model_warnings, nearly_constant
 from mfairfl.text import some_of
 
@@ -19,6 +26,131 @@ FEW_ROWS = 30
 """Groups with fewer rows are warned of: a rate of theirs has an interval of a third or more."""
 MANY_LEFT_OUT = 0.05
 """A larger share of rows that could not be counted is warned of."""
+
+
+# ------------------------------------------------------------------ verdicts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictTerms:
+    """By what the violations of a document are judged, and in which words.
+
+    Attributes
+    ----------
+    tolerance
+        The largest acceptable violation; without it there is no verdict.
+    level
+        Confidence level of the intervals.
+    set_when
+        When the tolerance was set, for example ``before training``.
+    remedy
+        How to get a tolerance.
+    obstacle
+        Why there can be no verdict whatever the numbers are.
+    groups
+        Which groups are compared, for example ``a group (by sex)``.
+    rows
+        The rows that were measured.
+    caution
+        Why low violations mean little.
+
+    Examples
+    --------
+    >>> violation = Measured(
+    ...     name="demographic_parity_violation", value=0.1, interval=(0.08, 0.12)
+    ... )
+    >>> judged = VerdictTerms(tolerance=0.05, level=0.95).judge("demographic_parity", violation)
+    >>> print(judged.outcome, "|", judged.sentence.partition(":")[0])
+    not met | The tolerance of 5.0 percentage points is not met for demographic parity
+    """
+
+    tolerance: float | None
+    level: float
+    set_when: str = ""
+    remedy: str = ""
+    obstacle: str = ""
+    groups: str = "a group"
+    rows: str = ""
+    caution: str = ""
+
+    def judge(self, notion: str, measure: Measured) -> Judgement:
+        """Hold the violation of a notion against the tolerance."""
+        outcome = self._outcome(measure)
+        return Judgement(
+            measure=measure,
+            tolerance=self.tolerance,
+            outcome=outcome,
+            sentence=self._sentence(notion, measure, outcome),
+            caution="" if outcome == "not met" else self.caution,
+        )
+
+    def _outcome(self, measure: Measured) -> Outcome:
+        if self.tolerance is None or self.obstacle:
+            return "no verdict"
+        if measure.value is None:
+            return verdict(None, self.tolerance)
+        if measure.interval is None:
+            return "no verdict"
+        return verdict(Interval(*measure.interval), self.tolerance)
+
+    def _sentence(self, notion: str, measure: Measured, outcome: Outcome) -> str:
+        fact, of_notion = self._fact(notion, measure), wording.plain_name(notion)
+        if self.tolerance is None:
+            why = " ".join(filter(None, ["no tolerance was set", self.set_when, self.remedy]))
+            return f"There is no verdict on {of_notion}, because {why}: {fact}."
+        if outcome == "no verdict":
+            why = self.obstacle or "this measure has no interval"
+            return f"There is no verdict on {of_notion}, because {why}: {fact}."
+        when = f" set {self.set_when}" if self.set_when else ""
+        bar = f"the tolerance of {_amount(notion, self.tolerance)}{when} is"
+        statement = {
+            "met": f"{bar} met for {of_notion}",
+            "not met": f"{bar} not met for {of_notion}",
+            "too few rows to tell": f"whether {bar} met for {of_notion} cannot be told from so "
+            "few rows",
+        }[outcome]
+        sentence = f"{capital(statement)}: {fact}."
+        if measure.bounds is None or measure.value is None:
+            return sentence
+        low, high = measure.bounds
+        if not low <= self.tolerance < high:
+            return sentence
+        return (
+            f"{sentence} Depending on rows of which something is not known, it lies anywhere from "
+            f"{wording.points(low).partition(' ')[0]} to {wording.points(high)}."
+        )
+
+    def _fact(self, notion: str, measure: Measured) -> str:
+        """State the number, its interval and its rows."""
+        compared = wording.compared_in(notion)
+        what = f"the largest distance between {self.groups} and everyone in {compared}"
+        if measure.value is None:
+            return f"{what} is undefined, since {measure.undefined or 'it was not recorded'}"
+        shown = [measure.value, *(measure.interval or ())]
+        digits = 1 if self.tolerance is None else wording.digits_apart(shown, self.tolerance)
+        interval = wording.range_of_points(measure.interval, self.level, digits)
+        details = ", ".join(filter(None, [interval, self.rows]))
+        fact = f"{what} is {_amount(notion, measure.value, digits)}"
+        return f"{fact} ({details})" if details else fact
+
+
+def _amount(notion: str, value: float, digits: int = 1) -> str:
+    """Write a violation: points for shares, a plain number for losses."""
+    return f"{value:.4f}" if wording.is_loss(notion) else wording.points(value, digits)
+
+
+def verdict_sentence(judgements: Sequence[Judgement]) -> str:
+    """Return the sentences of all judgements, and what tempers them."""
+    if not judgements:
+        return (
+            "There is no verdict, because no sensitive attribute was named: nothing is known "
+            "about fairness between groups."
+        )
+    sentences = [judgement.sentence for judgement in judgements]
+    caution = next((judgement.caution for judgement in judgements if judgement.caution), "")
+    if caution:
+        sentences.append(f"A low violation means little here: {caution}.")
+    return " ".join(sentences)
 
 
 # ------------------------------------------------------------------ the report of a run
@@ -58,20 +190,22 @@ def run_headline(
 
 def run_judgements(run: ReportedRun) -> list[Judgement]:
     """Judge every notion of a run's goal by the tolerance that was set before training."""
+    if not run.aim.notions:
+        return []
     measures = run.aim.measured(run.record.task, run.table, run.tally)
     terms = VerdictTerms(
-        tolerance=run.asked.verdict_tolerance,
+        tolerance=run.aim.tolerance,
         level=run.table.level,
         set_when="before training",
         remedy="(--verdict-tolerance 0.05 would set one; then train again)",
         obstacle=""
         if run.split == "test"
         else f"no rows were kept that only measure ({run.split} rows choose or train the model)",
-        groups=f"a group (by {run.aim.whom})" if run.aim.notions else "",
-        rows=f"{run.rows:,} {run.split} rows",
+        groups=f"a group (by {run.aim.whom})",
+        rows=f"{run.table.rows:,} {run.split} rows",
         caution=_run_caution(run),
     )
-    return [judge(name, measures[f"{name}_violation"], terms) for name in run.aim.notions]
+    return [terms.judge(name, measures[f"{name}_violation"]) for name in run.aim.notions]
 
 
 def _run_caution(run: ReportedRun) -> str:
@@ -102,7 +236,7 @@ def _goal(run: ReportedRun) -> str:
     if not run.aim.notions:
         return "no sensitive attribute was named, so it has no fairness goal"
     whom = run.aim.whom
-    what = and_list(compared_in(name) for name in run.aim.notions)
+    what = and_list(wording.compared_in(name) for name in run.aim.notions)
     if run.constrained:
         return f"the goal: groups by {whom} should not differ in {what}"
     return (
@@ -147,7 +281,11 @@ def audit_headline(settings: AuditSettings, rows: RowFacts, table: MetricTable) 
         obstacle="there is only one group" if len(alone) == len(table.sections) else "",
         caution=caution,
     )
-    judgements = [_audit_judgement(notion, table, terms) for notion in settings.notions]
+    judgements = []
+    for notion in settings.notions:
+        name = f"{notion}_violation"
+        unlabelled = Measured(name=name, value=None, undefined="no row has a known label")
+        judgements.append(terms.judge(notion, table.overall.get(name, unlabelled)))
     tool = settings.facts.tool
     return Headline(
         title=f"Audit of {tool}" if tool != NOT_STATED else "Audit of decisions",
@@ -157,12 +295,6 @@ def audit_headline(settings: AuditSettings, rows: RowFacts, table: MetricTable) 
         judgements=judgements,
         warnings=_audit_warnings(rows, table.sections, alone, caution),
     )
-
-
-def _audit_judgement(notion: str, table: MetricTable, terms: VerdictTerms) -> Judgement:
-    name = f"{notion}_violation"
-    unlabelled = Measured(name=name, value=None, undefined="no row has a known label")
-    return judge(notion, table.overall.get(name, unlabelled), terms)
 
 
 def _audit_caution(table: MetricTable) -> str:

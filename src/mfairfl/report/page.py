@@ -10,11 +10,11 @@ from markupsafe import Markup
 
 from mfairfl.display import DisplayTable
 from mfairfl.display.html import fill
-from mfairfl.report import body_figures, body_tables, training_figures, training_tables
-from mfairfl.report.body_figures import Figure
+from mfairfl.report import figures, tables
 from mfairfl.report.charts import chart_style
-from mfairfl.report.definitions import Words
 from mfairfl.report.document import Document, Judgement, Outcome
+from mfairfl.report.figures import Figure
+from mfairfl.report.wording import Words
 
 Content = tuple[Sequence[Figure], Sequence[DisplayTable]]
 """The figures of a part of the page, and its tables."""
@@ -84,7 +84,15 @@ def render(document: Document) -> Markup:
     """
     words = Words(document.definitions)
     parts = dict(_parts(document, words))
-    bias = list(_bias(document, words))
+    bias = [
+        (
+            table.title,
+            figures.ratio_figures(table, words, f"ratios-{i}"),
+            tables.bias_table(table, words, document.level),
+            tables.bias_remarks(table),
+        )
+        for i, table in enumerate(document.bias_tables, 1)
+    ]
     present = {*parts, "groups", "words", *["bias"] * bool(bias)}
     present |= {"group-use"} if document.group_use else set()
     return fill(
@@ -92,7 +100,7 @@ def render(document: Document) -> Markup:
         "page.html",
         document=document,
         badge=badge(document.headline.judgements),
-        goal_figures=body_figures.goal_figures(document, words),
+        goal_figures=figures.goal_figures(document, words),
         attributes=dict(_attributes(document, words)),
         bias=bias,
         parts=parts,
@@ -103,65 +111,50 @@ def render(document: Document) -> Markup:
 
 def _attributes(document: Document, words: Words) -> Iterator[tuple[str, Content]]:
     for i, section in enumerate(document.sections, 1):
-        figures = body_figures.group_figures(section, document.overall, words, f"groups-{i}")
-        measures = body_tables.measures_table(section, words, document.goal)
-        yield section.attribute, (figures, [measures, *body_tables.groups_tables(section, words)])
-
-
-def _bias(document: Document, words: Words) -> Iterator[Content]:
-    for i, table in enumerate(document.bias_tables, 1):
-        figures = body_figures.ratio_figures(table, words, f"ratios-{i}")
-        yield figures, [body_tables.bias_table(table, words, document.level)]
+        drawn = figures.group_figures(section, document.overall, words, f"groups-{i}")
+        measures = tables.measures_table(section, words, document.goal)
+        yield section.attribute, (drawn, [measures, *tables.groups_tables(section, words)])
 
 
 def _parts(document: Document, words: Words) -> Iterator[tuple[str, Content]]:
     """Yield figures and tables of the parts that the document has, by the part's place."""
-    numbers = [body_tables.judgements_table(document, words)]
-    numbers += body_tables.overall_tables(document, words)
+    numbers = [tables.judgements_table(document, words), *tables.overall_tables(document, words)]
     if document.rows is not None:
-        numbers.append(body_tables.rows_table(document.rows))
+        numbers.append(tables.rows_table(document.rows))
     yield "numbers", ([], numbers)
     if document.clients:
-        clients = body_tables.clients_tables(document, words)
-        yield "clients", (body_figures.client_figures(document, words), clients)
-    yield from _training_parts(document, words)
+        drawn = figures.client_figures(document, words)
+        yield "clients", (drawn, tables.clients_tables(document, words))
+    yield from _run_parts(document, words)
     if document.sweep is not None:
-        judgements = document.headline.judgements
-        sweep = body_figures.sweep_figures(document.sweep, judgements, words)
-        yield "thresholds", (sweep, [body_tables.sweep_table(document.sweep, words)])
+        drawn = figures.sweep_figures(document.sweep, document.headline.judgements, words)
+        yield "thresholds", (drawn, [tables.sweep_table(document.sweep, words)])
     if document.drift is not None:
         changes = document.drift.changes
-        drift = list(body_tables.drift_tables(changes, words, document.level))
-        yield "drift", (body_figures.drift_figures(changes, words), drift)
+        drift = list(tables.drift_tables(changes, words, document.level))
+        yield "drift", (figures.drift_figures(changes, words), drift)
     origin: list[DisplayTable] = []
     if document.settings is not None:
-        stated = body_tables.stated_table(document.settings.facts)
-        yield "stated", ([], [stated])
+        yield "stated", ([], [tables.stated_table(document.settings.facts)])
         columns = document.settings.meaning.model_dump()
-        origin.append(body_tables.sources_table(document.sources))
-        origin.append(body_tables.facts_table("What the columns are", columns, "Role"))
+        origin.append(tables.sources_table(document.sources))
+        origin.append(tables.facts_table("What the columns are", columns, "Role"))
     if document.provenance is not None:
-        origin += training_tables.provenance_tables(document.provenance)
+        origin += tables.provenance_tables(document.provenance)
     yield "origin", ([], origin)
 
 
-def _training_parts(document: Document, words: Words) -> Iterator[tuple[str, Content]]:
+def _run_parts(document: Document, words: Words) -> Iterator[tuple[str, Content]]:
     if document.compared:
-        figures = [
-            *training_figures.plane_figures(document, words),
-            *training_figures.change_figures(document, words),
-        ]
-        tables = training_tables.compared_tables(document, words)
-        tables += training_tables.changes_tables(document, words)
-        yield "compared", (figures, tables)
+        drawn = figures.plane_figures(document, words) + figures.change_figures(document, words)
+        beside = tables.compared_tables(document, words)
+        yield "compared", (drawn, beside + tables.changes_tables(document, words))
     history = document.training
     if history is not None:
-        rounds = training_tables.rounds_table(history, words)
-        coefficients = training_tables.coefficients_table(history)
-        figures = training_figures.training_figures(history, document.goal, words)
-        yield "training", (figures, [rounds, coefficients])
+        rounds = [tables.rounds_table(history, words), tables.coefficients_table(history)]
+        yield "training", (figures.training_figures(history, document.goal, words), rounds)
     if document.data is not None:
-        yield "data", ([], [training_tables.clients_rows_table(document.data)])
+        yield "data", ([], [tables.clients_rows_table(document.data)])
     if document.server is not None:
-        server = training_tables.server_table(document.server)
-        yield "server", ([], [server, training_tables.withheld_table(document.withheld)])
+        server = tables.server_table(document.server)
+        yield "server", ([], [server, tables.withheld_table(document.withheld)])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from mfairfl.data import Split, Task
 from mfairfl.errors import ConfigError, RunDirectoryError, first_problem
@@ -21,21 +22,20 @@ from mfairfl.strategies.registry import METHODS, describe
 from mfairfl.text import one_line
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aim:
-    """Between which groups which notions were to hold.
+class Aim(BaseModel):
+    """Between which groups which notions were to hold, as the configuration in a record says."""
 
-    Parameters
-    ----------
-    notions, attributes : tuple of str
-        Their names.
-    intersections : bool
-        Whether the attributes' intersections count as well.
-    """
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
-    notions: tuple[str, ...]
-    attributes: tuple[str, ...]
+    notions: tuple[str, ...] = Field(alias="notion")
+    attributes: tuple[str, ...] = Field((), alias="sensitive")
     intersections: bool = False
+    tolerance: float | None = Field(None, alias="verdict_tolerance")
+
+    @field_validator("attributes", mode="before")
+    @classmethod
+    def _all_if_none(cls, names: Any) -> Any:
+        return () if names is None else names
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -43,14 +43,13 @@ class Aim:
         return tuple(f"{name}_violation" for name in self.notions)
 
     @property
-    def crossed(self) -> bool:
-        """Whether combinations of attributes are compared."""
+    def _crossed(self) -> bool:
         return self.intersections and len(self.attributes) > 1
 
     @property
     def whom(self) -> str:
         """By what people are grouped, in words."""
-        return and_list(self.attributes) + " and their combinations" * self.crossed
+        return and_list(self.attributes) + " and their combinations" * self._crossed
 
     def recorded_under(self, task: Task) -> str | None:
         """Return where a record of this task has the measures.
@@ -61,7 +60,7 @@ class Aim:
             An attribute's name, empty for all attributes together, None if it has them nowhere.
         """
         recorded = {attribute.name for attribute in task.attributes}
-        if not self.crossed and set(self.attributes) == recorded:
+        if not self._crossed and set(self.attributes) == recorded:
             return ""
         return self.attributes[0] if len(self.attributes) == 1 else None
 
@@ -90,25 +89,21 @@ class Aim:
         return measured_violation(tally, item, groupings, level=table.level)
 
 
-class FairnessAsked(BaseModel):
-    """What the configuration in a record asks for, as far as a report judges it."""
-
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
-
-    notion: tuple[str, ...]
-    sensitive: tuple[str, ...] | None = None
-    intersections: bool = False
-    verdict_tolerance: float | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedRun:
-    """A finished run, read from its folder."""
+    """A finished run, read from its folder.
+
+    Attributes
+    ----------
+    table
+        Every number on the rows that are reported.
+    """
 
     path: Path
     record: RunRecord
     name: str
-    asked: FairnessAsked
+    aim: Aim
+    table: MetricTable
 
     @property
     def split(self) -> Split:
@@ -116,29 +111,9 @@ class ReportedRun:
         return self.record.reported
 
     @property
-    def table(self) -> MetricTable:
-        """Every number of the run on these rows."""
-        return self.record.table(self.split)
-
-    @property
     def tally(self) -> Tally | None:
         """The counts behind the numbers."""
         return self.record.tallies.get(self.split)
-
-    @property
-    def rows(self) -> int:
-        """How many rows were measured."""
-        return self.table.rows
-
-    @property
-    def aim(self) -> Aim:
-        """What the run was asked for."""
-        every = tuple(attribute.name for attribute in self.record.task.attributes)
-        return Aim(
-            notions=self.asked.notion if every else (),  # else nothing is compared
-            attributes=self.asked.sensitive or every,
-            intersections=self.asked.intersections,
-        )
 
     @property
     def card(self) -> Card | None:
@@ -169,21 +144,23 @@ def read_runs(runs: Sequence[str | Path]) -> list[ReportedRun]:
         if folder.resolve() in [other.resolve() for other in folders[:i]]:
             raise ConfigError(f"{folder}: given twice; give each run once")
     names = distinct_names(folders, records)
-    return [
-        ReportedRun(path=folder, record=record, name=name, asked=_asked(folder, record))
-        for folder, record, name in zip(folders, records, names, strict=True)
-    ]
+    return [_read(*run) for run in zip(folders, records, names, strict=True)]
 
 
-def _asked(folder: Path, record: RunRecord) -> FairnessAsked:
-    """Read what was asked for; a record that contradicts itself is refused."""
+def _read(folder: Path, record: RunRecord, name: str) -> ReportedRun:
+    """Read numbers and aim of a run; a record that contradicts itself is refused."""
+    every = tuple(attribute.name for attribute in record.task.attributes)
     try:
-        record.table(record.reported)
-        return FairnessAsked.model_validate(record.config["fairness"])
+        table = record.table(record.reported)
+        aim = Aim.model_validate(record.config["fairness"])
     except ValidationError as error:
-        problem = f"config.fairness: {first_problem(error, FairnessAsked)}"
+        problem = f"config.fairness: {first_problem(error, Aim)}"
     except (KeyError, StopIteration):
         problem = "lacks the numbers of a split that it names"
+    else:
+        whom = {"attributes": aim.attributes or every, "notions": aim.notions if every else ()}
+        aim = aim.model_copy(update=whom)  # without an attribute nothing is compared
+        return ReportedRun(path=folder, record=record, name=name, aim=aim, table=table)
     raise RunDirectoryError(
         f"{folder / 'run.json'}: {one_line(problem)}; the file was altered: restore it or train "
         "again"

@@ -1,12 +1,16 @@
-"""Numbers, names and notions in the words of a report."""
+"""Numbers, names and notions in the words of a report, and what each number means."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from mfairfl.display.numbers import capital
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.notions import Notion, notion
+from mfairfl.fairness.rates import KINDS
 from mfairfl.fairness.results import Bounds
+from mfairfl.glossary import explain
+from mfairfl.report.document import Definition, Document
 
 _LABELS = {
     "loss": "log-loss",
@@ -134,3 +138,87 @@ favourable'
     if item is None:
         return f"what '{plain_name(name)}' compares"
     return ", ".join(filter(None, [item.compares, item.among]))
+
+
+# ------------------------------------------------------------------ definitions
+
+
+def define(names: Iterable[str]) -> list[Definition]:
+    """Define numbers, each once, in the order of their names.
+
+    Examples
+    --------
+    >>> define(["demographic_parity_violation"])[0].formula
+    'max over s of |P(ŷ=1 | s) − P(ŷ=1)|'
+    """
+    definitions = []
+    for name in dict.fromkeys(names):
+        stem, _, kind = name.rpartition("_")
+        try:
+            meaning = explain(name).short
+        except ConfigError:  # a notion that is not registered in this process
+            meaning = "Not described in this version."
+            if kind in KINDS:
+                meaning = (
+                    f"The {kind} of '{plain_name(stem)}', a notion that is not registered here."
+                )
+        item = known_notion(stem) if kind == "violation" else None
+        formula = "" if item is None else item.formula
+        definitions.append(
+            Definition(name=name, label=label_of(name), meaning=meaning, formula=formula)
+        )
+    return definitions
+
+
+def defined(document: Document) -> Document:
+    """Return the document with a definition of every number that occurs in it."""
+    return document.model_copy(update={"definitions": define(_numbers_in(document))})
+
+
+def _numbers_in(document: Document) -> Iterator[str]:
+    """Yield the names of all numbers, in the order of appearance; some more than once."""
+    yield from ("interval", "noise_floor")
+    if document.kind == "audit":
+        yield "bounds"
+    yield from (measured.name for measured in document.overall)
+    for section in document.sections:
+        yield from (measured.name for measured in section.measures)
+        for group in section.groups:
+            yield from group.numbers
+    for client in document.clients:
+        yield from client.numbers
+    for model in document.compared:
+        yield from model.numbers
+    yield from (change.number for change in document.changes)
+    for name in ("multipliers", "conflicts", "coefficients"):
+        if getattr(document.training, name, None):
+            yield name
+    for table in document.bias_tables:
+        yield from (f"{table.measure}_rate", "impact_ratio", "p-value", "holm correction")
+
+
+class Words:
+    """What the numbers of one document are called, and what they mean.
+
+    Examples
+    --------
+    >>> words = Words([Definition(name="accuracy", label="accuracy", meaning="Share correct.")])
+    >>> words.label("accuracy"), words.meaning("accuracy"), words.label("roc_auc")
+    ('Accuracy', 'Share correct.', 'Roc auc')
+    """
+
+    def __init__(self, definitions: Iterable[Definition]) -> None:
+        self._definitions = {definition.name: definition for definition in definitions}
+
+    def label(self, name: str) -> str:
+        """Return what a person calls the number."""
+        definition = self._definitions.get(name)
+        return capital(definition.label if definition else plain_name(name))
+
+    def meaning(self, name: str) -> str:
+        """Return what it means; nothing for a number without a definition."""
+        return self._definitions[name].meaning if name in self._definitions else ""
+
+    def meanings(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the meanings of numbers by their labels."""
+        return {self.label(name): self.meaning(name) for name in names if self.meaning(name)}

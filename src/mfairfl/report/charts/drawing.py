@@ -26,7 +26,6 @@ Anchor = Literal["start", "middle", "end"]
 Form = Callable[[float], str]
 """Writes a number for people."""
 
-_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _APART = 1e-9  # what is nearer is one place
 _NARROW = frozenset("fijlrtIJ .,:;!|'`-()[]{}/\\·")
 _WIDE = frozenset("mwMW@%…—→")
@@ -91,6 +90,11 @@ def coordinate(value: float) -> str:
     return f"{round(value, 1) + 0.0:.1f}".removesuffix(".0")
 
 
+def point(x: float, y: float) -> str:
+    """Write a place as a path has it."""
+    return f"{coordinate(x)} {coordinate(y)}"
+
+
 def text(
     x: float,
     y: float,
@@ -107,16 +111,19 @@ def text(
     >>> text(5, 10, "<b>")
     Markup('<text x="5" y="10">&lt;b&gt;</text>')
     """
-    looks = Markup("") if anchor == "start" else Markup(' text-anchor="{}"').format(anchor)
-    looks += Markup(' class="{}"').format(kind) if kind else Markup("")
+    looks = Markup("")
+    if anchor != "start":
+        looks += Markup(' text-anchor="{}"').format(anchor)
+    if kind:
+        looks += Markup(' class="{}"').format(kind)
     return Markup('<text x="{}" y="{}"{}>{}</text>').format(
-        coordinate(x), coordinate(y), looks, shortened(readable(content), room, SIZE)
+        coordinate(x), coordinate(y), looks, shortened(readable(content), room)
     )
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
     """Return a straight line."""
-    return path(f"M{coordinate(x1)} {coordinate(y1)}L{coordinate(x2)} {coordinate(y2)}", kind)
+    return path(f"M{point(x1, y1)}L{point(x2, y2)}", kind)
 
 
 def path(shape: str, kind: str, dashes: str = "") -> Markup:
@@ -144,7 +151,6 @@ def marker(shape: str, x: float, y: float, kind: str, radius: float = 4.0) -> Ma
         return Markup('<circle cx="{}" cy="{}" r="{}" class="{}"/>').format(
             coordinate(x), coordinate(y), coordinate(radius), kind
         )
-    r = radius
     corners: dict[str, list[tuple[float, float]]] = {
         "square": [(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
         "triangle": [(0, -1.2), (1.15, 0.85), (-1.15, 0.85)],
@@ -155,8 +161,8 @@ def marker(shape: str, x: float, y: float, kind: str, radius: float = 4.0) -> Ma
             (1.2, 0.4), (0.4, 0.4), (0.4, 1.2), (-0.4, 1.2), (-0.4, 0.4), (-1.2, 0.4),
         ],
     }  # fmt: skip
-    at = "L".join(f"{coordinate(x + a * r)} {coordinate(y + b * r)}" for a, b in corners[shape])
-    return path(f"M{at}Z", kind)
+    outline = [point(x + a * radius, y + b * radius) for a, b in corners[shape]]
+    return path(f"M{'L'.join(outline)}Z", kind)
 
 
 def upright(
@@ -177,7 +183,7 @@ def upright(
     """
     for i, guide in enumerate(guides, 1):
         x, y = scale.at(guide.value), below + LINE * i - 4
-        half = text_width(guide.label, SIZE) / 2
+        half = text_width(guide.label) / 2
         middle = min(max(x, half), WIDTH - half)
         yield line(x, y + 3, x, bottom, guide.kind)
         yield text(
@@ -284,10 +290,10 @@ def fitted(
     >>> fitted([], 0, 100)
     Scale(low=0.0, high=1.0, start=0, end=100)
     """
-    known = [float(value) for value in values if value is not None]
-    if zero or not known:
-        known.append(0.0)
-    low, high = min(known), max(known)
+    defined = [float(value) for value in values if value is not None]
+    if zero or not defined:
+        defined.append(0.0)
+    low, high = min(defined), max(defined)
     if high - low <= _APART * max(1.0, abs(low)):  # one value in the middle, zero at the edge
         nothing = abs(low) <= _APART
         room = 1.0 if nothing else abs(low) / 10
@@ -299,34 +305,34 @@ def fitted(
     return Scale(round(low, 12), round(high, 12), start, end)
 
 
-def ticks(low: float, high: float, most: int = 4) -> list[float]:
-    """Return round numbers between two values, `most` at most if there are that few.
+def ticks(low: float, high: float, most: int = 4, *, whole: bool = False) -> list[float]:
+    """Return at most `most` round numbers between two values; only integers if `whole`.
 
     Examples
     --------
     >>> ticks(0.19, 0.41)
     [0.2, 0.3, 0.4]
-    >>> ticks(0, 40, most=5)
-    [0.0, 10.0, 20.0, 30.0, 40.0]
+    >>> ticks(0, 2, most=5), ticks(0, 2, most=5, whole=True)
+    ([0.0, 0.5, 1.0, 1.5, 2.0], [0.0, 1.0, 2.0])
     """
-    raw = (high - low) / max(most, 1)
-    power = 10.0 ** math.floor(math.log10(raw))
-    for step in (factor * power * ten for ten in (1, 10) for factor in _STEPS):
+    power = 10.0 ** math.floor(math.log10((high - low) / most))
+    for step in (factor * power for factor in (1.0, 2.0, 2.5, 5.0, 10.0, 20.0, 25.0)):
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
         if last - first < most:
-            return [round(i * step, 12) + 0.0 for i in range(first, last + 1)]
+            values = [round(i * step, 12) + 0.0 for i in range(first, last + 1)]
+            return [value for value in values if not whole or value == int(value)]
     return []
 
 
-def text_width(text: str, size: float) -> float:
+def text_width(text: str) -> float:
     """Return about how wide a text is in a wide sans-serif, which few fonts exceed.
 
     Examples
     --------
-    >>> text_width("abc", 10.0), text_width("ill", 10.0), text_width("日本", 10.0)
-    (18.6, 11.1, 20.0)
+    >>> text_width("abc"), text_width("ill"), text_width("日本")
+    (22.32, 13.32, 24.0)
     """
-    return round(size * sum(map(_width, text)), 6)
+    return round(SIZE * sum(map(_width, text)), 6)
 
 
 def _width(character: str) -> float:
@@ -339,32 +345,75 @@ def _width(character: str) -> float:
     return 0.72 if character.isupper() else 0.62
 
 
-def shortened(text: str, width: float, size: float) -> str:
+def shortened(text: str, width: float) -> str:
     """Return the text, cut with an ellipsis where it is wider than `width`.
 
     Examples
     --------
-    >>> shortened("Amsterdam", 40.0, 10.0), shortened("Ams", 40.0, 10.0)
+    >>> shortened("Amsterdam", 48.0), shortened("Ams", 48.0)
     ('Amst…', 'Ams')
     """
-    if text_width(text, size) <= width:
+    if text_width(text) <= width:
         return text
-    kept = text
-    while kept and text_width(kept + "…", size) > width:
-        kept = kept[:-1]
-    return kept.rstrip() + "…"
+    while text and text_width(text + "…") > width:
+        text = text[:-1]
+    return text.rstrip() + "…"
 
 
 def bottom_axis(
-    scale: Scale, y: float, across: str, form: Form = "{:g}".format, *, whole: bool
+    scale: Scale,
+    y: float,
+    form: Form = "{:g}".format,
+    *,
+    most: int,
+    whole: bool = False,
+    room: float = math.inf,
+    top: float | None = None,
 ) -> Iterator[Markup]:
-    """Draw the ticks of a horizontal axis at height `y`, and at its end what it is."""
-    room = WIDTH - text_width(across, SIZE) - 4
-    yield text(WIDTH, y + LINE, across, anchor="end", kind="dim")
-    for value in ticks(scale.low, scale.high, most=6):
-        if whole and value != int(value):
-            continue
-        x = scale.at(value)
+    """Draw a horizontal axis at height `y`.
+
+    Parameters
+    ----------
+    form
+        Writes a value of the axis.
+    most, whole
+        As in `ticks`.
+    room
+        Where the labels end; those that would meet another are left out as well.
+    top
+        To where grid lines rise, if there are any.
+    """
+    taken = -math.inf
+    yield line(scale.start, y, scale.end, y, "axis")
+    for value in ticks(scale.low, scale.high, most, whole=whole):
+        x, label = scale.at(value), form(value)
+        half = text_width(label) / 2
+        middle = min(max(x, half), WIDTH - half)
+        if top is not None:
+            yield line(x, top, x, y, "grid")
         yield line(x, y, x, y + 4, "axis")
-        if x + text_width(form(value), SIZE) / 2 < room:
-            yield text(x, y + LINE, form(value), anchor="middle", kind="dim")
+        if middle - half > taken and x + half < room:
+            yield text(middle, y + LINE, label, anchor="middle", kind="dim")
+            taken = middle + half + 6
+
+
+def named_axis(scale: Scale, y: float, name: str, *, whole: bool) -> Iterator[Markup]:
+    """Draw a horizontal axis with its name at the end."""
+    yield text(WIDTH, y + LINE, name, anchor="end", kind="dim")
+    yield from bottom_axis(scale, y, most=6, whole=whole, room=WIDTH - text_width(name) - 4)
+
+
+def side_axis(
+    scale: Scale, across: Scale, form: Form, *, most: int = 4, whole: bool = False
+) -> Iterator[Markup]:
+    """Draw the labels of a vertical axis and a grid line at each."""
+    for value in ticks(scale.low, scale.high, most, whole=whole):
+        y = scale.at(value)
+        yield line(across.start, y, across.end, y, "grid")
+        yield text(across.start - 6, y + 4, form(value), anchor="end", kind="dim")
+
+
+def side_room(scale: Scale, form: Form, most: int = 4) -> float:
+    """Return the width that the labels of a vertical axis take."""
+    labels = [form(value) for value in ticks(scale.low, scale.high, most)]
+    return max(map(text_width, labels), default=0.0) + 8

@@ -1,0 +1,574 @@
+"""The figures of a document: each has a title, its meaning, and a description in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from mfairfl.display.numbers import COUNT, PLAIN, POINTS, SHARE, Unit, capital, unit_of
+from mfairfl.fairness.results import Measured, Number, Section, Slice
+from mfairfl.files import write_atomically
+from mfairfl.report import charts
+from mfairfl.report.charts import Curves, Form, Guide
+from mfairfl.report.document import (
+    BiasTable,
+    Document,
+    DriftRow,
+    Judgement,
+    Sweep,
+    TrainingHistory,
+)
+from mfairfl.report.reported_run import read_runs
+from mfairfl.report.tables import curve_unit, whom
+from mfairfl.report.training_history import training_history
+from mfairfl.report.wording import Words, define
+
+FOUR_FIFTHS = 0.8
+
+_RATES = (
+    "selection_rate",
+    "scoring_rate",
+    "accuracy",
+    "true_positive_rate",
+    "false_positive_rate",
+    "expected_calibration_error",
+)
+_CHANGED_OF_GROUPS = ("selection_rate", "true_positive_rate", "accuracy")
+_MOST_ROWS = 60
+_MOST_CURVES = 12
+_MOST_CHANGES = 12
+_MOST_SPOKEN = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A chart with what stands above it.
+
+    Parameters
+    ----------
+    title
+        What it shows.
+    meaning
+        The definition of what it shows, in plain words.
+    chart
+        The picture.
+    """
+
+    title: str
+    meaning: str
+    chart: Markup
+
+
+# ------------------------------------------------------------------ rows of numbers
+
+
+def _interval_figure(
+    rows: Sequence[tuple[str, Measured]],
+    unit: Unit,
+    *,
+    name: str,
+    title: str,
+    detail: str = "",
+    meaning: str = "",
+    description: str = "",
+    form: Form | None = None,
+    guides: Sequence[Guide] = (),
+    zero: bool = False,
+    bounds: tuple[float, float] | None = None,
+    before: Sequence[Number] = (),
+    baseline: str = "",
+    most: int = _MOST_ROWS,
+) -> Figure:
+    """Return a figure with one row for each number; of many, the lowest and the highest.
+
+    Parameters
+    ----------
+    rows
+        Labels and numbers.
+    unit
+        How the numbers are written.
+    title, detail
+        What the figure shows; the detail is for screen readers alone.
+    meaning
+        What the numbers mean.
+    description
+        The numbers in words, by default the lowest and the highest.
+    form
+        Writes a number, if not as its unit does.
+    most
+        How many rows are shown.
+    name, guides, zero, bounds, before, baseline
+        As in `interval_chart`.
+    """
+    shown = rows
+    if len(rows) > most:
+        values = [number.value for _, number in rows]
+        order = sorted(range(len(rows)), key=lambda i: (values[i] is None, values[i] or 0))
+        extremes = {*order[: most // 2], *order[-(most // 2) :]}
+        shown = [row for i, row in enumerate(rows) if i in extremes]
+    fewer = f"The {len(shown)} most extreme of {len(rows)} are shown." * (len(shown) < len(rows))
+    in_points = "In percentage points." * (unit is POINTS)
+    chart = charts.interval_chart(
+        shown,
+        name=name,
+        title=title + detail,
+        description=" ".join(filter(None, [description or _spoken(rows), fewer])),
+        form=form or (unit.one if unit is SHARE else unit.bare),
+        tick_form=unit.tick,
+        guides=guides,
+        zero=zero,
+        bounds=bounds or (0.0, 1.0 if unit is SHARE else math.inf),
+        before=before,
+        baseline=baseline,
+    )
+    texts = filter(None, [meaning, in_points, fewer])
+    return Figure(title=title, meaning=" ".join(texts), chart=chart)
+
+
+def _spoken(rows: Iterable[tuple[str, Measured]]) -> str:
+    """Return the lowest and the highest of many numbers, or all of few."""
+    defined = [(label, number) for label, number in rows if number.value is not None]
+    if not defined:
+        return "No value is defined."
+    defined.sort(key=lambda item: item[1].value or 0.0)
+    few = len(defined) <= 3
+    texts = []
+    for label, number in defined if few else [defined[0], defined[-1]]:
+        unit = unit_of(number.name)
+        interval = f", interval {unit.span(number.interval)}" if number.interval else ""
+        texts.append(f"{label} {unit.one(number.value)}{interval}")
+    text = "; ".join(texts)
+    return f"{text}." if few else f"Of {len(defined)}, from {text}."
+
+
+def _tolerance(tolerance: float | None, unit: Unit) -> list[Guide]:
+    """Return the line that a violation should not cross, if there is one."""
+    if tolerance is None:
+        return []
+    return [Guide(value=tolerance, label=f"tolerance {unit.one(tolerance)}", kind="limit")]
+
+
+def goal_figures(document: Document, words: Words) -> list[Figure]:
+    """Return each goal's violation against its tolerance, beside that of the baseline."""
+    subject = "this model" if document.kind == "report" else "these decisions"
+    figures = []
+    for i, judgement in enumerate(document.headline.judgements):
+        name, tolerance = judgement.measure.name, judgement.tolerance
+        unit = unit_of(name)
+        rows = [(subject, judgement.measure)]
+        rows += [
+            (model.name, model.numbers[name])
+            for model in document.compared
+            if model.kind != "this" and model.name == document.baseline and name in model.numbers
+        ]
+        limit = "" if tolerance is None else f" The tolerance is {unit.one(tolerance)}."
+        figures.append(
+            _interval_figure(
+                rows,
+                unit,
+                name=f"goal-{i}",
+                title=words.label(name),
+                meaning=words.meaning(name),
+                description=_spoken(rows) + limit,
+                guides=_tolerance(tolerance, unit),
+                zero=True,
+            )
+        )
+    return figures
+
+
+def group_figures(
+    section: Section, overall: Sequence[Measured], words: Words, name: str
+) -> list[Figure]:
+    """Return one figure of the violations, and one for each rate."""
+    violations = [
+        (capital(number.name.removesuffix("_violation").replace("_", " ")), number)
+        for number in section.measures
+        if number.name.endswith("_violation") and unit_of(number.name) is POINTS
+    ]
+    figures = []
+    if any(number.value is not None for _, number in violations):
+        figures.append(
+            _interval_figure(
+                violations,
+                POINTS,
+                name=f"{name}-violations",
+                title="Violations",
+                detail=f" by {section.attribute}",
+                meaning="The largest distance of any group from everyone.",
+                zero=True,
+            )
+        )
+    everyone = {number.name: number for number in overall}
+    return figures + [
+        _slices_figure(
+            section.groups, rate, words, name=f"{name}-{rate}", by=section.attribute,
+            overall=everyone.get(rate),
+        )
+        for rate in _RATES
+        if _is_defined(section.groups, rate)
+    ]  # fmt: skip
+
+
+def client_figures(document: Document, words: Words) -> list[Figure]:
+    """Return each client's accuracy, or else its selection rate, and the goals' violations."""
+    clients = document.clients
+    tolerances = {j.measure.name: j.tolerance for j in document.headline.judgements}
+    everyone = {number.name: number for number in document.overall}
+    rate = "accuracy" if _is_defined(clients, "accuracy") else "selection_rate"
+    return [
+        _slices_figure(
+            clients, number, words, name=f"client-{number}", by="client",
+            overall=everyone.get(number), tolerance=tolerances.get(number),
+        )
+        for number in (rate, *tolerances)
+        if _is_defined(clients, number)
+    ]  # fmt: skip
+
+
+def _is_defined(slices: Sequence[Slice], name: str) -> bool:
+    return any(part.get(name).value is not None for part in slices)
+
+
+def _slices_figure(
+    slices: Sequence[Slice],
+    number: str,
+    words: Words,
+    *,
+    name: str,
+    by: str,
+    overall: Measured | None,
+    tolerance: float | None = None,
+) -> Figure:
+    unit = unit_of(number)
+    guides = _tolerance(tolerance, unit)
+    if overall is not None and overall.value is not None and not number.endswith("_violation"):
+        guides.append(Guide(value=overall.value, label=f"everyone {unit.one(overall.value)}"))
+    return _interval_figure(
+        [(part.name, part.numbers[number]) for part in slices if number in part.numbers],
+        unit,
+        name=name,
+        title=words.label(number),
+        detail=f" by {by}",
+        meaning=words.meaning(number),
+        guides=guides,
+        zero=number.endswith(("_violation", "_error")),
+    )
+
+
+def ratio_figures(table: BiasTable, words: Words, name: str) -> list[Figure]:
+    """Return the impact ratios of a table; none if no category has one."""
+    ratios = [(row.category, row.impact_ratio) for row in table.rows if not row.left_out]
+    if all(ratio.value is None for _, ratio in ratios):
+        return []
+    figure = _interval_figure(
+        ratios,
+        PLAIN,
+        name=name,
+        title="Impact ratio",
+        detail=f", {table.title}",
+        meaning=words.meaning("impact_ratio"),
+        form="{:.2f}".format,
+        guides=[Guide(value=FOUR_FIFTHS, label="four fifths (29 CFR 1607.4(D))")],
+        zero=True,
+    )
+    return [figure]
+
+
+def drift_figures(changes: Sequence[DriftRow], words: Words) -> list[Figure]:
+    """Return the changes that chance hardly explains, with their intervals."""
+    rows = [
+        (
+            " – ".join(filter(None, (whom(change), words.label(change.number).lower()))),
+            Measured(name=change.number, value=change.change, interval=change.interval),
+        )
+        for change in changes
+        if change.beyond_chance and unit_of(change.number) in (SHARE, POINTS)
+    ]
+    if not rows:
+        return []
+    spoken = [f"{label} {SHARE.change(number.value)}" for label, number in rows[:_MOST_SPOKEN]]
+    figure = _interval_figure(
+        rows,
+        POINTS,
+        name="drift",
+        title="Changes that chance hardly explains",
+        description=f"{'; '.join(spoken)}.",
+        form=lambda value: SHARE.change(value).removesuffix(POINTS.mark),
+        guides=[Guide(value=0.0, label="no change")],
+        bounds=(-math.inf, math.inf),
+        most=_MOST_CHANGES,
+    )
+    return [figure]
+
+
+def change_figures(report: Document, words: Words) -> list[Figure]:
+    """Return, for each number, what it was with the baseline and what it is now."""
+    kinds = [("group", number) for number in _CHANGED_OF_GROUPS]
+    kinds += [("client", number) for number in ("accuracy", *report.goal)]
+    figures = []
+    for part, number in kinds:
+        changes = [x for x in report.changes if (x.part, x.number) == (part, number)]
+        if not changes:
+            continue
+        shown = [change for change in changes if change.after is not None][:_MOST_ROWS]
+        unit = unit_of(number)
+        spoken = [
+            f"{x.whom}: {unit.one(x.before)} before, {unit.one(x.after)} now"
+            for x in shown[:_MOST_SPOKEN]
+        ]
+        figures.append(
+            _interval_figure(
+                [(x.whom, Measured(name=number, value=x.after)) for x in shown],
+                unit,
+                name=f"change-{part}-{number}",
+                title=f"{words.label(number)} of each {part}",
+                detail=f", with {report.baseline} and with this model",
+                meaning=words.meaning(number),
+                description=f"{'; '.join(spoken)}.",
+                before=[x.before for x in shown],
+                baseline=report.baseline,
+            )
+        )
+    return figures
+
+
+# ------------------------------------------------------------------ models
+
+
+def plane_figures(report: Document, words: Words) -> list[Figure]:
+    """Return the plane of accuracy and each of the goal's violations."""
+    tolerances = {j.measure.name: j.tolerance for j in report.headline.judgements}
+    figures = []
+    for number in report.goal:
+        unit, label = unit_of(number), words.label(number)
+        points, spoken = [], []
+        for model in report.compared:
+            violation, accuracy = model.numbers.get(number), model.numbers.get("accuracy")
+            if violation and accuracy and None not in (violation.value, accuracy.value):
+                points.append(
+                    charts.PlanePoint(
+                        label=model.name,
+                        across=violation,
+                        up=accuracy,
+                        comparable=model.same_rows,
+                    )
+                )
+                shown = f"accuracy {SHARE.one(accuracy.value)}, violation"
+                spoken.append(f"{model.name}: {shown} {unit.one(violation.value)}")
+        if len(points) < 2:
+            continue
+        chart = charts.plane_chart(
+            points,
+            name=f"plane-{number}",
+            title=f"Accuracy and {label} of {len(points)} models",
+            description=f"{'; '.join(spoken[:_MOST_SPOKEN])}.",
+            across=f"{label}{', points' * (unit is POINTS)}",
+            up="accuracy",
+            across_form=unit.tick,
+            up_form=SHARE.tick,
+            floor=points[0].across.noise_floor,
+            guides=_tolerance(tolerances.get(number), unit),
+        )
+        meaning = "Better is up and to the left. Whiskers are intervals."
+        figures.append(Figure(title="Accuracy and violation", meaning=meaning, chart=chart))
+    return figures
+
+
+# ------------------------------------------------------------------ curves
+
+
+def _curves_figure(
+    places: Sequence[float],
+    curves: Curves,
+    unit: Unit,
+    *,
+    name: str,
+    title: str,
+    meaning: str,
+    across: str,
+    marks: Sequence[Guide],
+    guides: Sequence[Guide] = (),
+    zero: bool = True,
+    joined: bool = False,
+) -> Figure:
+    """Return a chart of curves; of many, those that reach farthest from zero."""
+
+    def reach(curve: str) -> float:
+        return max((abs(value) for value in curves[curve] if value is not None), default=0.0)
+
+    strongest = set(sorted(curves, key=reach, reverse=True)[:_MOST_CURVES])
+    shown = {curve: values for curve, values in curves.items() if curve in strongest}
+    if len(shown) < len(curves):
+        meaning += f" The {len(shown)} strongest of {len(curves)} are shown; the table has all."
+    chart = charts.line_chart(
+        places,
+        shown,
+        name=name,
+        title=f"{title} over {len(places)} {across}s",
+        description=_spoken_curves(places, shown, unit),
+        form=unit.tick,
+        across=across,
+        marks=marks,
+        guides=guides,
+        zero=zero,
+        joined=joined,
+        whole=unit is COUNT,
+    )
+    return Figure(title=title, meaning=meaning, chart=chart)
+
+
+def _has_values(curves: Curves) -> bool:
+    return any(value is not None for values in curves.values() for value in values)
+
+
+def _spoken_curves(places: Sequence[float], curves: Curves, unit: Unit) -> str:
+    """Return where each curve begins and ends, and its lowest and highest value."""
+    texts = []
+    for name, values in curves.items():
+        points = [(v, at) for at, v in zip(places, values, strict=True) if v is not None]
+        if points:
+            low, high = min(points), max(points)
+            texts.append(
+                f"{name}: from {unit.one(points[0][0])} to {unit.one(points[-1][0])}, lowest "
+                f"{unit.one(low[0])} at {low[1]:g}, highest {unit.one(high[0])} at {high[1]:g}"
+            )
+    return "; ".join(texts) + "."
+
+
+def sweep_figures(sweep: Sweep, judgements: Sequence[Judgement], words: Words) -> list[Figure]:
+    """Return the judged violations, accuracy, and each attribute's selection rates."""
+    rows = sweep.rows
+    gap = "Largest gap between a group and everyone, in percentage points."
+    violations: Curves = {
+        words.label(j.measure.name): [row.measures.get(j.measure.name) for row in rows]
+        for j in judgements
+    }
+    accuracy: Curves = {words.label("accuracy"): [row.accuracy for row in rows]}
+    panels = [
+        ("Violation", gap, violations, POINTS),
+        ("Accuracy", words.meaning("accuracy"), accuracy, SHARE),
+    ]
+    for attribute, groups in rows[0].groups.items():
+        selected = {
+            group: [row.groups[attribute][group].get("selection_rate") for row in rows]
+            for group in groups
+        }
+        title, meaning = f"Selection rate by {attribute}", words.meaning("selection_rate")
+        panels.append((title, meaning, selected, SHARE))
+    used = [] if sweep.used is None else [Guide(value=sweep.used, label=f"used: {sweep.used:g}")]
+    return [
+        _curves_figure(
+            [row.threshold for row in rows],
+            curves,
+            unit,
+            name=f"sweep-{i}",
+            title=title,
+            meaning=meaning,
+            across="threshold",
+            marks=used,
+            guides=_tolerance(judgements[0].tolerance, unit) if unit is POINTS else [],
+        )
+        for i, (title, meaning, curves, unit) in enumerate(panels)
+        if _has_values(curves)
+    ]
+
+
+def training_figures(history: TrainingHistory, goal: Sequence[str], words: Words) -> list[Figure]:
+    """Return the curves over the rounds and the clients' coefficients."""
+    accuracy, violation = (
+        {
+            name.removesuffix(f"_{measure}"): values
+            for name, values in history.curves.items()
+            if name.endswith(measure)
+        }
+        for measure in ("accuracy", "violation")
+    )
+    panels: list[tuple[str, str, Curves, Unit]] = [
+        ("Accuracy", "accuracy", accuracy, SHARE),
+        ("Violation", goal[0] if goal else "", violation, curve_unit("_violation")),
+        ("Multipliers", "multipliers", history.multipliers, PLAIN),
+        ("Conflicts", "conflicts", {"pairs of clients": history.conflicts}, COUNT),
+    ]
+    figures = [
+        _curves_figure(
+            history.rounds,
+            curves,
+            unit,
+            name=f"course-{title.lower()}",
+            title=title,
+            meaning=words.meaning(number),
+            across="round",
+            marks=_served(history),
+            zero=title in ("Violation", "Conflicts"),
+            joined=True,  # after most rounds not all rows are measured
+        )
+        for title, number, curves, unit in panels
+        if _has_values(curves)
+    ]
+    if _has_values(history.coefficients):
+        figures.append(_coefficients_figure(history))
+    return figures
+
+
+def _coefficients_figure(history: TrainingHistory) -> Figure:
+    coefficients = history.coefficients
+    shown = dict(list(coefficients.items())[:_MOST_ROWS])
+    places = [  # before the first round no client counts
+        i
+        for i in range(len(history.rounds))
+        if any(values[i] is not None for values in coefficients.values())
+    ]
+    spoken = dict(list(shown.items())[:_MOST_SPOKEN])
+    chart = charts.strip_chart(
+        [history.rounds[i] for i in places],
+        {name: [values[i] for i in places] for name, values in shown.items()},
+        name="course-coefficients",
+        title=f"Coefficients of {len(shown)} clients over {len(history.rounds)} rounds",
+        description=_spoken_curves(history.rounds, spoken, PLAIN),
+        form=PLAIN.bare,
+        across="round",
+        marks=_served(history),
+    )
+    meaning = "How much each client's update counted in each round; darker is more."
+    if len(shown) < len(coefficients):
+        meaning += f" The first {len(shown)} of {len(coefficients)} clients are shown."
+    return Figure(title="Weight of each client", meaning=meaning, chart=chart)
+
+
+def _served(history: TrainingHistory) -> list[Guide]:
+    if len(history.served) != 1:
+        return []
+    return [Guide(value=history.served[0], label=f"served: round {history.served[0]}")]
+
+
+def draw_training(run: str | Path) -> list[Path]:
+    """Draw a finished run's curves over the rounds, and how much each client counted.
+
+    Returns
+    -------
+    list of Path
+        rounds.svg and clients.svg in the run's folder; only those that there are rounds for.
+
+    Examples
+    --------
+    >>> draw_training("runs/adult")  # doctest: +SKIP
+    [PosixPath('runs/adult/rounds.svg'), PosixPath('runs/adult/clients.svg')]
+    """
+    (judged,) = read_runs([run])
+    goal = judged.aim.measures
+    history = training_history(judged)
+    words = Words(define(["accuracy", *goal, "multipliers", "conflicts"]))
+    figures = training_figures(history, goal, words)
+    coefficients = [figures.pop()] if _has_values(history.coefficients) else []
+    files = []
+    for name, drawn in (("rounds.svg", figures), ("clients.svg", coefficients)):
+        if drawn:
+            files.append(judged.path / name)
+            text = charts.svg_file([figure.chart for figure in drawn])
+            write_atomically(files[-1], text.encode())
+    return files
