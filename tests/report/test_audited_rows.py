@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -9,9 +11,10 @@ import pytest
 
 import mfairfl
 from mfairfl.data import read_frame
+from mfairfl.data.files import FileContent
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.report.audit_settings import RowOptions
-from mfairfl.report.audited_rows import count_frame
+from mfairfl.report.audited_rows import audit_content
 
 FRAME = pd.DataFrame(
     {
@@ -26,8 +29,18 @@ FRAME = pd.DataFrame(
 
 
 def counted(frame=FRAME, **options):
+    """What an audit of a frame counted, and what it says of the rows."""
     given = {"sensitive": "sex", "prediction": "decision"} | options
-    return count_frame(read_frame(frame), RowOptions(**given), name="people")
+    content = FileContent(read_frame(frame), sha256="")
+    document = audit_content(content, RowOptions(**given), name="people")
+    (source,) = document.sources
+    return SimpleNamespace(
+        counts=document.counts.counts(),
+        meaning=document.settings.meaning,
+        left_out=source.left_out,
+        notes=source.notes,
+        bias_tables=document.bias_tables,
+    )
 
 
 def selected(found):
@@ -172,9 +185,9 @@ def test_scores_above_a_threshold_are_decisions():
 
 def test_the_median_is_exact():
     """.1 .2 .7 .8 .9: the median is .7, above are .8 (M) and .9 (F)."""
-    found = counted(score="score")
-    assert found.above_median.median == 0.7
-    assert found.above_median.rows.sum(axis=(0, 2)).tolist() == [1, 1, 0]
+    _, scoring = counted(score="score", sex="sex").bias_tables
+    assert (scoring.median, scoring.median_kind) == (0.7, "sample median")
+    assert {row.category: row.selected for row in scoring.rows} == {"F": 1, "M": 1}
 
 
 # ------------------------------------------------------------------ as `mfairfl predict` writes

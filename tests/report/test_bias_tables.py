@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
 from mfairfl.report.audit_settings import AuditSettings
-from mfairfl.report.bias_tables import AboveMedian, above_the_median, bias_tables
+from mfairfl.report.bias_tables import Selections, bias_tables
 
 BOTH = AuditSettings(sex="sex", race="race")
 
@@ -189,7 +188,7 @@ def test_scoring_rates_by_hand():
 
 
 def exact(scores, sex):
-    return AboveMedian.of(
+    return Selections.above_exact(
         scores,
         lambda above: AuditCounts.from_rows(None, above, sensitive_features={"sex": sex}),
     )
@@ -199,7 +198,7 @@ def exact(scores, sex):
 def test_on_the_grid_both_medians_give_the_same_counts(people):
     scores, sex = [step / 100 for step, _ in people], [group for _, group in people]
     counts = scored(scores, sex)
-    of_grid, of_rows = above_the_median(counts), above_the_median(counts, exact(scores, sex))
+    of_grid, of_rows = Selections.above_edge(counts), exact(scores, sex)
     np.testing.assert_array_equal(of_grid.counts.decided, of_rows.counts.decided)
     above = np.asarray(scores) > np.median(scores)
     assert of_rows.counts.decided[..., 1].sum() == above.sum()
@@ -212,7 +211,7 @@ def test_on_the_grid_both_medians_give_the_same_counts(people):
 )
 def test_rows_above_the_exact_median_are_counted_by_comparison(scores):
     sex = ["F"] * len(scores)
-    found = exact(scores, sex).rows.sum()
+    found = exact(scores, sex).counts.decided[..., 1].sum()
     ordered = sorted(scores)
     assert found == sum(s > ordered[(len(scores) - 1) // 2] for s in scores)
 
@@ -222,7 +221,7 @@ def test_the_same_on_scores_from_300_to_850():
     scores = rng.choice(grid.edges, 501).tolist()
     sex = rng.choice(["F", "M"], 501).tolist()
     counts = scored(scores, sex, grid=grid)
-    of_grid, of_rows = above_the_median(counts), above_the_median(counts, exact(scores, sex))
+    of_grid, of_rows = Selections.above_edge(counts), exact(scores, sex)
     np.testing.assert_array_equal(of_grid.counts.decided, of_rows.counts.decided)
 
 
@@ -250,16 +249,7 @@ def test_scoring_rates_of_all_rows_are_within_the_bounds(seed):
                     assert low - 1e-12 <= value.value <= high + 1e-12, (table.title, row.category)
 
 
-def test_an_exact_median_needs_all_rows():
-    scores, sex = [0.2, 0.4, 0.6], ["F", "F", "M"]
-    median = exact(scores, sex)
-    with pytest.raises(ConfigError, match="some are withheld"):
-        above_the_median(scored(scores, sex).suppress(10), median)
-    with pytest.raises(DataError, match="other rows"):
-        above_the_median(scored([0.2], ["F"]), median)
-
-
 def test_without_rows_or_scores_there_is_no_median():
-    assert above_the_median(counts_of(PEOPLE)) is None
+    assert Selections.above_edge(counts_of(PEOPLE)) is None
     everything_hidden = scored([0.2], ["F"]).suppress(10)
-    assert above_the_median(everything_hidden) is None
+    assert Selections.above_edge(everything_hidden) is None

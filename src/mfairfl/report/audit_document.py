@@ -19,7 +19,7 @@ from mfairfl.fairness.results import Measured, MetricTable, Number, Numbers
 from mfairfl.fairness.scores import SCORE_NUMBERS
 from mfairfl.fairness.stored_counts import StoredCounts
 from mfairfl.report.audit_settings import AuditSettings, AuditSource
-from mfairfl.report.bias_tables import AboveMedian, bias_tables
+from mfairfl.report.bias_tables import Selections, bias_tables
 from mfairfl.report.document import NOTICE, Document, RowFacts, Sweep, SweepRow
 from mfairfl.report.drift import drift_since
 from mfairfl.report.headline import audit_headline
@@ -33,7 +33,7 @@ def build_audit(
     settings: AuditSettings,
     *,
     sources: Sequence[AuditSource] = (),
-    above_median: AboveMedian | None = None,
+    above_median: Selections | None = None,
     baseline: Document | None = None,
 ) -> Document:
     """Return everything that an audit says of these counts.
@@ -47,8 +47,8 @@ def build_audit(
     sources
         Where the rows come from.
     above_median
-        Rows above the exact median of the scores, where all rows are at hand; over silos the grid
-        of scores gives it.
+        By the exact median of the scores, where all rows are at hand; over silos the grid of
+        scores gives it.
     baseline
         An earlier audit, to say what changed.
 
@@ -61,7 +61,11 @@ def build_audit(
     >>> judgement.outcome, judgement.measure.value
     ('not met', 0.25)
     """
-    _check_attributes(counts, settings)
+    known = [attribute.name for attribute in counts.attributes]
+    if not known:
+        raise ConfigError("audit: no sensitive attribute; name one column or more")
+    named = [name for name in (settings.sex, settings.race) if name is not None]
+    require_known("sensitive attribute", named, known)
     table = audit_table(counts, level=settings.level)
     rows = _row_facts(counts, sources)
     drift = None
@@ -103,14 +107,6 @@ def _ordered(table: MetricTable, notions: Sequence[str]) -> list[Measured]:
     several = len(table.clients) > 1
     names = [name for name in table.overall if several or name not in rates.CLIENT_NUMBERS]
     return [table[name] for name in sorted(names, key=rank)]
-
-
-def _check_attributes(counts: AuditCounts, settings: AuditSettings) -> None:
-    known = [attribute.name for attribute in counts.attributes]
-    if not known:
-        raise ConfigError("audit: no sensitive attribute; name one column or more")
-    named = [name for name in (settings.sex, settings.race) if name is not None]
-    require_known("sensitive attribute", named, known)
 
 
 def _row_facts(counts: AuditCounts, sources: Sequence[AuditSource]) -> RowFacts:

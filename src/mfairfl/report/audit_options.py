@@ -7,95 +7,67 @@ the keys of `RowOptions` and `AuditRequest`, which the keywords of `mfairfl.audi
 
 from __future__ import annotations
 
-from mfairfl.runs.options import Option
+from collections.abc import Mapping
 
-_COLUMNS = "Columns"
-_STANDARD = "Audit"
-_TABLES = "Tables in the form of 6 RCNY §5-301"
+from mfairfl.runs.options import Kind, Option
 
-AUDIT_OPTIONS = {
-    "prediction": Option("prediction", "text", "Column of decisions.", _COLUMNS),
-    "label": Option("label", "text", "Column of true outcomes, where known.", _COLUMNS),
-    "score": Option("score", "text", "Column of scores.", _COLUMNS),
-    "sensitive": Option(
-        "sensitive", "names", "Columns of groups; may be repeated.", _COLUMNS, repeated=True
-    ),
-    "favourable": Option(
-        "favourable",
-        "text",
-        "Label (and decision) that is good for a person; detected if 0/1.",
-        _COLUMNS,
-    ),
-    "selected": Option(
-        "selected", "text", "Decision that is good, if written differently from labels.", _COLUMNS
-    ),
-    "threshold": Option(
-        "threshold",
-        "number",
-        "Without --prediction: scores above it are favourable decisions.",
-        _COLUMNS,
-    ),
-    "score_range": Option(
-        "score_range", "range", "Lowest and highest possible score; 0,1 if omitted.", _COLUMNS
-    ),
-    "notion": Option(
-        "notions",
-        "names",
-        "Notions for the verdict: dp, eo, eopp, ap; may be repeated.",
-        _STANDARD,
-        repeated=True,
-    ),
-    "tolerance": Option(
-        "tolerance", "number", "Largest acceptable violation; without it no verdict.", _STANDARD
-    ),
-    "level": Option(
-        "level", "number", "Confidence level of intervals; 0.95 if omitted.", _STANDARD
-    ),
-    "sex": Option("sex", "text", "Column of the sex.", _TABLES),
-    "race": Option("race", "text", "Column of race and ethnicity.", _TABLES),
-    "small_categories": Option(
-        "small_categories",
-        "text",
-        "Why categories under 2 % of the rows are left out of ratios; without it none is.",
-        _TABLES,
-    ),
-    "tool": Option("facts.tool", "text", "Name of the tool that made the decisions.", _TABLES),
-    "data_source": Option(
-        "facts.data_source", "text", "Where the data come from, and why these.", _TABLES
-    ),
-    "data_kind": Option(
-        "facts.data_kind",
-        "text",
-        "historical, of people the tool was used on, or test.",
-        _TABLES,
-    ),
-    "distribution_date": Option(
-        "facts.distribution_date", "text", "Since when the tool has been in use.", _TABLES
-    ),
-    "audit_date": Option(
-        "facts.audit_date", "text", "Date of the audit; today if omitted.", _TABLES
-    ),
+_FACTS = ("tool", "data_source", "data_kind", "distribution_date", "audit_date")
+_KEYS = {"notion": "notions"} | {name: f"facts.{name}" for name in _FACTS}  # else the flag's name
+_REPEATED = ("sensitive", "notion", "bins", "unknown")
+_AUDIT: dict[str, dict[str, tuple[Kind, str]]] = {
+    "Columns": {
+        "prediction": ("text", "Column of decisions."),
+        "label": ("text", "Column of true outcomes, where known."),
+        "score": ("text", "Column of scores."),
+        "sensitive": ("names", "Columns of groups; may be repeated."),
+        "favourable": ("text", "Label (and decision) that is good for a person; detected if 0/1."),
+        "selected": ("text", "Decision that is good, if written differently from labels."),
+        "threshold": ("number", "Without --prediction: scores above it are favourable decisions."),
+        "score_range": ("range", "Lowest and highest possible score; 0,1 if omitted."),
+    },
+    "Audit": {
+        "notion": ("names", "Notions for the verdict: dp, eo, eopp, ap; may be repeated."),
+        "tolerance": ("number", "Largest acceptable violation; without it no verdict."),
+        "level": ("number", "Confidence level of intervals; 0.95 if omitted."),
+    },
+    "Tables in the form of 6 RCNY §5-301": {
+        "sex": ("text", "Column of the sex."),
+        "race": ("text", "Column of race and ethnicity."),
+        "small_categories": (
+            "text",
+            "Why categories under 2 % of the rows are left out of ratios; without it none is.",
+        ),
+        "tool": ("text", "Name of the tool that made the decisions."),
+        "data_source": ("text", "Where the data come from, and why these."),
+        "data_kind": ("text", "historical, of people the tool was used on, or test."),
+        "distribution_date": ("text", "Since when the tool has been in use."),
+        "audit_date": ("text", "Date of the audit; today if omitted."),
+    },
 }
+_ROWS: dict[str, dict[str, tuple[Kind, str]]] = {
+    "Columns": {
+        "client": ("text", "Column of the client or site of each row."),
+        "bins": ("cuts", "Groups of a column of numbers: age=40,60."),
+        "unknown": ("text", "Value that means `not known`; repeatable."),
+        "split": (
+            "text",
+            "Rows to audit, by the column split that `mfairfl predict` writes: test, validation, "
+            "train or all; without it train rows are refused.",
+        ),
+    },
+}
+
+
+def _options(panels: Mapping[str, Mapping[str, tuple[Kind, str]]]) -> dict[str, Option]:
+    return {
+        name: Option(_KEYS.get(name, name), kind, text, panel, name in _REPEATED)
+        for panel, options in panels.items()
+        for name, (kind, text) in options.items()
+    }
+
+
+AUDIT_OPTIONS = _options(_AUDIT)
 """Of any audit, by the flag's name with underscores."""
 
-ROW_OPTIONS = {
-    "client": Option("client", "text", "Column of the client or site of each row.", _COLUMNS),
-    "bins": Option(
-        "bins", "cuts", "Groups of a column of numbers: age=40,60.", _COLUMNS, repeated=True
-    ),
-    "unknown": Option(
-        "unknown",
-        "text",
-        "Value that means `not known`; repeatable.",
-        _COLUMNS,
-        repeated=True,
-    ),
-    "split": Option(
-        "split",
-        "text",
-        "Rows to audit, by the column split that `mfairfl predict` writes: test, validation, "
-        "train or all; without it train rows are refused.",
-        _COLUMNS,
-    ),
-}
+ROW_OPTIONS = _options(_ROWS)
 """Of an audit of rows on this machine, in addition."""

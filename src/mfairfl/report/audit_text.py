@@ -9,6 +9,7 @@ from mfairfl.display import DisplayTable
 from mfairfl.report.audit_settings import AuditSettings, AuditSource
 from mfairfl.report.document import BiasTable, Document, Drift
 from mfairfl.report.tables import (
+    bias_remarks,
     bias_table,
     clients_tables,
     drift_tables,
@@ -97,18 +98,11 @@ def _filled(text: str) -> str:
 
 def _bias(bias: BiasTable, words: Words, level: float) -> list[str]:
     attributes = " × ".join(one_line(name, longest=40) for name in bias.attributes)
-    lines = [
+    return [
         f"{bias.title} ({attributes}; 6 RCNY §5-301)",
         bias_table(bias, words, level).to_text(),
-        f"people in unknown categories: {bias.unknown:,}",
+        *map(_filled, bias_remarks(bias)[:-1]),
     ]
-    if bias.withheld:
-        lines.append(f"people withheld by silos: at most {bias.withheld:,}")
-    if bias.median is not None:
-        lines.append(f"median score: {bias.median:g} ({bias.median_kind})")
-    if bias.justification:
-        lines.append(_filled(f"left out because: {bias.justification}"))
-    return [*lines, *map(_filled, bias.notes[:-1])]
 
 
 def _drift(drift: Drift, words: Words, level: float) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
@@ -22,6 +22,7 @@ from mfairfl.data.predictions import (
     PredictedRows,
     PredictionColumns,
     as_predicted,
+    ordered_groups,
     read_predictions,
     split_column,
 )
@@ -39,7 +40,7 @@ from mfairfl.report.audit_settings import (
     RowOptions,
     validated,
 )
-from mfairfl.report.bias_tables import AboveMedian
+from mfairfl.report.bias_tables import Selections
 from mfairfl.report.document import Document
 
 MOST_COUNTS = 5_000
@@ -175,22 +176,46 @@ def audit_content(
     name
         What messages and the document call them.
     """
-    counted = count_frame(content.frame, options, name=name)
+    named = options.columns()
+    require_columns(content.frame.columns, [*named.named, *options.bins], name)
+    reading = Reading(missing_codes=options.unknown)
+    columns = dict(columns_of(content.frame, name, reading))
+    columns, notes, warnings = _of_split(columns, options.split, named, name)
+    for column, cuts in options.bins.items():
+        if column not in named.sensitive:
+            raise ConfigError(f"bins of '{column}': it is not a sensitive column")
+        columns[column] = _binned(columns[column], cuts)
+    roles = as_predicted(columns, named)
+    rows = read_predictions(columns, roles, name)
+    attributes = _attributes(columns, rows, options.bins, name)
+    _check_size(rows, attributes, name)
+
+    def count(decisions: Any, scores: Any = None) -> AuditCounts:
+        return AuditCounts.from_rows(
+            rows.labels,
+            decisions,
+            sensitive_features=rows.groups,
+            attributes=attributes,
+            clients=rows.clients,
+            scores=scores,
+            grid=options.grid(),
+        )
+
     source = AuditSource(
         name=name,
         rows=len(content.frame),
         sha256=content.sha256,
-        left_out=dict(counted.left_out),
-        notes=[*content.notes, *counted.notes],
+        left_out={**rows.left_out},
+        notes=[*content.notes, *notes, *_doubtful_groups(attributes)],
     )
     document = build_audit(
-        counted.counts,
-        options.settings(counted.meaning),
+        count(rows.decisions, rows.scores),
+        options.settings(_meaning(columns, named, roles)),
         sources=[source],
-        above_median=counted.above_median,
+        above_median=None if rows.scores is None else Selections.above_exact(rows.scores, count),
         baseline=baseline,
     )
-    return document.with_warnings(counted.warnings)
+    return document.with_warnings(warnings)
 
 
 def _from_arrays(
@@ -212,89 +237,6 @@ def _from_arrays(
     frame = read_frame(pd.DataFrame(columns))
     names = {role: role for role in values} | {"sensitive": tuple(groups)}
     return FileContent(frame, sha256=""), names
-
-
-# ------------------------------------------------------------------ counting
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountedFrame:
-    """The counts of a frame, and what a reader should know of its rows.
-
-    Attributes
-    ----------
-    counts
-        The rows.
-    above_median
-        With scores: rows above their exact median.
-    meaning
-        What columns and values stand for.
-    left_out
-        Rows that could not be counted, by reason.
-    notes
-        What was guessed or chosen.
-    warnings
-        What makes the numbers doubtful.
-    """
-
-    counts: AuditCounts
-    above_median: AboveMedian | None
-    meaning: AuditMeaning
-    left_out: Mapping[str, int]
-    notes: list[str]
-    warnings: list[str]
-
-
-def count_frame(frame: pd.DataFrame, options: RowOptions, *, name: str) -> CountedFrame:
-    """Count the rows of a frame.
-
-    Parameters
-    ----------
-    frame
-        As `mfairfl.data.read_frame` returns it.
-    name
-        What messages call the rows.
-
-    Examples
-    --------
-    >>> from mfairfl.data import read_frame
-    >>> frame = pd.DataFrame({"sex": ["F", "M", ""], "hired": [1, 0, 1]})
-    >>> options = RowOptions(sensitive="sex", prediction="hired")
-    >>> counted = count_frame(read_frame(frame), options, name="people")
-    >>> counted.counts.attributes[0].groups, counted.meaning.selected
-    (('F', 'M', '?'), '1')
-    """
-    named = options.columns()
-    require_columns(frame.columns, [*named.named, *options.bins], name)
-    columns = dict(columns_of(frame, name, Reading(missing_codes=options.unknown)))
-    columns, notes, warnings = _of_split(columns, options.split, named, name)
-    for column, cuts in options.bins.items():
-        _check_cuts(column, cuts, named.sensitive)
-        columns[column] = _binned(columns[column], cuts)
-    roles = as_predicted(columns, named)
-    rows = read_predictions(columns, roles, name)
-    attributes = _attributes(columns, rows, options.bins, name)
-    _check_size(rows, attributes, name)
-    people: dict[str, Any] = {
-        "sensitive_features": rows.groups,
-        "attributes": attributes,
-        "clients": rows.clients,
-    }
-    above = None
-    if rows.scores is not None:
-        above = AboveMedian.of(
-            rows.scores, lambda high: AuditCounts.from_rows(rows.labels, high, **people)
-        )
-    return CountedFrame(
-        counts=AuditCounts.from_rows(
-            rows.labels, rows.decisions, scores=rows.scores, grid=options.grid(), **people
-        ),
-        above_median=above,
-        meaning=_meaning(columns, named, roles),
-        left_out=rows.left_out,
-        notes=[*notes, *_doubtful_groups(attributes)],
-        warnings=warnings,
-    )
 
 
 # ------------------------------------------------------------------ splits
@@ -333,13 +275,6 @@ def _of_split(
 # ------------------------------------------------------------------ groups
 
 
-def _check_cuts(column: str, cuts: Sequence[float], sensitive: Sequence[str]) -> None:
-    if column not in sensitive:
-        raise ConfigError(f"bins of '{column}': it is not a sensitive column")
-    if not cuts or list(cuts) != sorted(set(cuts)):
-        raise ConfigError(f"bins of '{column}': give ascending numbers, such as 40,60")
-
-
 def _binned(column: Column, cuts: Sequence[float]) -> Column:
     """Return the column with names of intervals instead of numbers.
 
@@ -348,6 +283,8 @@ def _binned(column: Column, cuts: Sequence[float]) -> Column:
     >>> _binned(Column("people", pd.Series(["39", "40", "60", ""], name="age")), [40, 60]).texts
     array(['under 40', '40 to under 60', '60 and over', '?'], dtype=object)
     """
+    if not cuts or list(cuts) != sorted(set(cuts)):
+        raise ConfigError(f"bins of '{column.name}': give ascending numbers, such as 40,60")
     numbers, names = column.numbers, np.array([*_bin_names(cuts), MISSING], dtype=object)
     place = np.where(np.isnan(numbers), len(cuts) + 1, np.searchsorted(cuts, numbers, "right"))
     texts = pd.Series(names[place], index=column.series.index, name=column.name)
@@ -366,12 +303,10 @@ def _attributes(
     """Return the groups that occur: bins and numbers in their order, ``?`` last."""
     attributes = []
     for column, texts in rows.groups.items():
-        groups = sorted(set(texts.tolist()) - {MISSING})
+        groups = ordered_groups({*texts} - {MISSING})
         numbers = columns[column].recognised is not None
         if column in bins:
             groups = [group for group in _bin_names(bins[column]) if group in groups]
-        elif numbers and all(map(_is_number, groups)):
-            groups.sort(key=float)
         if not groups:
             raise DataError(f"{name}: sensitive column '{column}' has no value: leave it out")
         if len(groups) > (_MOST_NUMBERS if numbers else MOST_GROUPS):
@@ -382,10 +317,6 @@ def _attributes(
             )
         attributes.append(Attribute(column, (*groups, *[MISSING] * (MISSING in texts))))
     return tuple(attributes)
-
-
-def _is_number(text: str) -> bool:
-    return text.removeprefix("-").replace(".", "", 1).isdecimal()
 
 
 def _check_size(rows: PredictedRows, attributes: tuple[Attribute, ...], name: str) -> None:

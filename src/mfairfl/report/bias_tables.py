@@ -11,7 +11,6 @@ for scores that lie on edges the same rows are above.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -20,7 +19,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.audit_numbers import Outcomes, RateBounds, fitting
 from mfairfl.fairness.rates import PROPORTIONS
@@ -37,8 +35,7 @@ SMALL_SHARE = 0.02
 _FOUR_FIFTHS = (
     "29 CFR 1607.4(D) names four fifths (0.8) as a rule of thumb; 6 RCNY §5-301 names no limit."
 )
-TableName = Literal["sex", "race", "sex_race"]
-_TITLES: dict[TableName, str] = {
+_TITLES: dict[Literal["sex", "race", "sex_race"], str] = {
     "sex": "Sex",
     "race": "Race/ethnicity",
     "sex_race": "Sex × race/ethnicity",
@@ -46,9 +43,14 @@ _TITLES: dict[TableName, str] = {
 
 
 def bias_tables(
-    counts: AuditCounts, settings: AuditSettings, above_median: AboveMedian | None = None
+    counts: AuditCounts, settings: AuditSettings, above_median: Selections | None = None
 ) -> list[BiasTable]:
     """Return the tables for the attributes that are the sex and the race/ethnicity.
+
+    Parameters
+    ----------
+    above_median
+        By the exact median, where all rows are at hand.
 
     Examples
     --------
@@ -61,51 +63,40 @@ def bias_tables(
     >>> table.rows[0].impact_ratio.value
     0.5
     """
-    sex, race = settings.sex, settings.race
-    attributes: dict[TableName, tuple[str, ...]] = {}
-    if sex is not None:
-        attributes["sex"] = (sex,)
-    if race is not None:
-        attributes["race"] = (race,)
-    if sex is not None and race is not None:
-        attributes["sex_race"] = (sex, race)
-    if not attributes:
-        return []
-    selections = [Selections(counts=counts, fewest=counts, most=counts)]
-    if (above := above_the_median(counts, above_median)) is not None:
-        selections.append(above)
-    return [
-        _table(name, columns, selected, settings)
-        for selected in selections
-        for name, columns in attributes.items()
-    ]
+    above_median = above_median or Selections.above_edge(counts)
+    decided = Selections(counts=counts, fewest=counts, most=counts)
+    columns = {
+        "sex": (settings.sex,),
+        "race": (settings.race,),
+        "sex_race": (settings.sex, settings.race),
+    }
+    tables = []
+    for selections in [decided] if above_median is None else [decided, above_median]:
+        for name, title in _TITLES.items():
+            attributes = tuple(column for column in columns[name] if column is not None)
+            if len(attributes) < len(columns[name]):
+                continue
+            rows = _compared(_categories(attributes, selections, settings), settings.level)
+            left_out = any(row.left_out for row in rows)
+            tables.append(
+                BiasTable(
+                    name=name,
+                    title=f"{title}: {selections.measure}",
+                    attributes=attributes,
+                    measure=selections.measure,
+                    rows=rows,
+                    unknown=int(counts.rows.sum()) - sum(row.applicants for row in rows),
+                    withheld=int(counts.withheld.sum()),
+                    median=selections.median,
+                    median_kind=selections.kind,
+                    justification=(settings.small_categories or "") * left_out,
+                    notes=_notes(rows),
+                )
+            )
+    return tables
 
 
 # ------------------------------------------------------------------ what counts as selected
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AboveMedian:
-    """The exact median of all scores, and the rows above it by client, cell and label (K, C, 3).
-
-    Examples
-    --------
-    >>> groups = {"sensitive_features": ["F", "F", "M", "M"]}
-    >>> exact = AboveMedian.of([0.1, 0.2, 0.3, 0.4], lambda above: AuditCounts.from_rows(
-    ...     None, above, **groups))
-    >>> exact.median, exact.rows[0, :, 2].tolist()
-    (0.25, [0, 2])
-    """
-
-    median: float
-    rows: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, scores: Any, count: Callable[[NDArray[np.bool_]], AuditCounts]) -> AboveMedian:
-        """Find the median; `count` counts the same rows with other decisions."""
-        values = np.asarray(scores, dtype=np.float64)
-        above = values > lower_median(values)
-        return cls(float(np.median(values)), count(above).decided[..., 1])
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -121,6 +112,18 @@ class Selections:
         withheld ones were known; `counts` where nothing is withheld, and of decisions.
     median, kind
         The median of scores, and which one it is.
+
+    Examples
+    --------
+    >>> groups = {"sensitive_features": ["F", "M", "M"]}
+    >>> above = Selections.above_edge(
+    ...     AuditCounts.from_rows(None, [0, 0, 1], scores=[0.1, 0.2, 0.7], **groups)
+    ... )
+    >>> above.median, above.counts.decided.sum(axis=(0, 1, 2)).tolist()
+    (0.2, [2, 1])
+    >>> Selections.above_exact([0.1, 0.2, 0.3, 0.4], lambda high: AuditCounts.from_rows(
+    ...     None, high, sensitive_features=["F", "F", "M", "M"])).median
+    0.25
     """
 
     counts: AuditCounts
@@ -128,6 +131,37 @@ class Selections:
     most: AuditCounts
     median: Number = None
     kind: Literal["", "sample median", "edge of the score grid"] = ""
+
+    @classmethod
+    def above_exact(
+        cls, scores: Any, count: Callable[[NDArray[np.bool_]], AuditCounts]
+    ) -> Selections:
+        """Count scores above the median of all rows; `count` counts them by these decisions."""
+        values = np.asarray(scores, dtype=np.float64)
+        counts = count(values > lower_median(values))
+        median = float(np.median(values))
+        return cls(counts=counts, fewest=counts, most=counts, median=median, kind="sample median")
+
+    @classmethod
+    def above_edge(cls, counts: AuditCounts) -> Selections | None:
+        """Count scores above the grid's median as selected; None without rows or scores."""
+        if counts.grid is None or counts.scored is None or not counts.rows.any():
+            return None
+        below = np.cumsum(counts.scored.sum(axis=(0, 1, 2)))  # rows at or below each edge
+        n, withheld = int(below[-1]), int(counts.withheld.sum())
+        last = len(counts.grid.edges) - 1
+        # With w more rows, i of them at or below an edge, half of n + w are there if n_≤ + i is.
+        middle, low, high = (
+            min(int(np.searchsorted(below, (n + more) / 2)), last)
+            for more in (0, -withheld, withheld)
+        )
+        return cls(
+            counts=counts.at_edge(middle),
+            fewest=counts.at_edge(high),
+            most=counts.at_edge(low),
+            median=counts.grid.edges[middle],
+            kind="edge of the score grid",
+        )
 
     @property
     def measure(self) -> Literal["selection", "scoring"]:
@@ -146,235 +180,134 @@ class Selections:
         return replace(low, upper=high.upper)
 
 
-def above_the_median(counts: AuditCounts, exact: AboveMedian | None = None) -> Selections | None:
-    """Count scores above their median as selected; None without rows or scores.
-
-    Examples
-    --------
-    >>> rows = AuditCounts.from_rows(
-    ...     None, [0, 0, 1], sensitive_features=["F", "M", "M"], scores=[0.1, 0.2, 0.7]
-    ... )
-    >>> above = above_the_median(rows)
-    >>> above.median, above.counts.decided.sum(axis=(0, 1, 2)).tolist()
-    (0.2, [2, 1])
-    """
-    if exact is not None:
-        return _above_exact_median(counts, exact)
-    if counts.grid is None or counts.scored is None or not counts.rows.any():
-        return None
-    below = np.cumsum(counts.scored.sum(axis=(0, 1, 2)))  # rows at or below each edge
-    n, withheld = int(below[-1]), int(counts.withheld.sum())
-    edges = counts.grid.edges
-
-    def edge(rows: float) -> int:
-        return min(int(np.searchsorted(below, rows)), len(edges) - 1)
-
-    # With w more rows, i of them at or below an edge, half of n + w are there if n_≤ + i is.
-    middle, low, high = (edge((n + more) / 2) for more in (0, -withheld, withheld))
-    return Selections(
-        counts=counts.at_edge(middle),
-        fewest=counts.at_edge(high),
-        most=counts.at_edge(low),
-        median=edges[middle],
-        kind="edge of the score grid",
-    )
-
-
-def _above_exact_median(counts: AuditCounts, exact: AboveMedian) -> Selections:
-    if counts.withheld.any():
-        raise ConfigError("audit: an exact median needs all rows, and some are withheld")
-    if exact.rows.shape != counts.rows.shape or (exact.rows > counts.rows).any():
-        raise DataError("audit: rows above the median are counted on other rows than decisions")
-    split = replace(counts, decided=np.stack([counts.rows - exact.rows, exact.rows], axis=-1))
-    return Selections(
-        counts=split, fewest=split, most=split, median=exact.median, kind="sample median"
-    )
-
-
 # ------------------------------------------------------------------ a table
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Category:
-    """One category before it is compared with others."""
-
-    groups: tuple[str, ...]
-    share: Share
-    bounds: Interval | None
-    part: float | None
-    left_out: bool
-
-    @property
-    def name(self) -> str:
-        return " × ".join(self.groups)
-
-    @property
-    def small(self) -> bool:
-        return self.part is not None and self.part < SMALL_SHARE
-
-    @property
-    def may_have_people(self) -> bool:
-        return self.share.rows > 0 or self.bounds is not None
-
-    @property
-    def compared(self) -> bool:
-        return self.share.rows > 0 and not self.left_out
-
-    @property
-    def ends(self) -> Interval:
-        """The bounds of the rate; nan of a category that can have no members."""
-        return self.bounds or Interval(self.share.value, self.share.value)
-
-
-def _table(
-    name: TableName, attributes: tuple[str, ...], selections: Selections, settings: AuditSettings
-) -> BiasTable:
-    counts, measure = selections.counts, selections.measure
-    categories = _categories(attributes, selections, settings)
-    # The highest rate; of several the largest category, then the first.
-    reference = max(
-        (category for category in categories if category.compared),
-        key=lambda category: (category.share.value, category.share.rows),
-        default=None,
-    )
-    return BiasTable(
-        name=name,
-        title=f"{_TITLES[name]}: {measure}",
-        attributes=attributes,
-        measure=measure,
-        rows=_rows(categories, reference, f"{measure}_rate", settings.level),
-        unknown=int(counts.rows.sum()) - sum(category.share.rows for category in categories),
-        withheld=int(counts.withheld.sum()),
-        median=selections.median,
-        median_kind=selections.kind,
-        justification=(settings.small_categories or "")
-        * any(category.left_out for category in categories),
-        notes=_notes(categories, reference),
-    )
 
 
 def _categories(
     attributes: tuple[str, ...], selections: Selections, settings: AuditSettings
-) -> list[_Category]:
-    counts = selections.counts
-    people = counts.decided.sum(axis=(0, 2))  # (C, 2)
-    total = int(people.sum())
+) -> list[BiasRow]:
+    """Return the categories with their rates, before they are compared."""
+    counts, name = selections.counts, f"{selections.measure}_rate"
     grouping = counts.cells.grouping(*attributes)
     recorded = {attribute.name: attribute.recorded for attribute in counts.attributes}
     names = product(*(recorded[name] for name in attributes))  # in the order of the grouping
-    tables = (grouping.membership.astype(np.int64) @ people).tolist()
-    bounds = selections.bounds(attributes)
-    categories = []
-    for g, (groups, (refused, selected)) in enumerate(zip(names, tables, strict=True)):
-        category = _Category(
-            groups=groups,
-            share=Share(selected, refused + selected),
-            bounds=bounds.interval(g),
-            part=(refused + selected) / total if total else None,
-            left_out=False,
+    people = grouping.membership.astype(np.int64) @ counts.decided.sum(axis=(0, 2))
+    total, bounds = int(counts.rows.sum()), selections.bounds(attributes)
+    rows = []
+    for g, (groups, (refused, selected)) in enumerate(zip(names, people.tolist(), strict=True)):
+        applicants = refused + selected
+        share = applicants / total if total else None
+        small = share is not None and share < SMALL_SHARE
+        rate = Measured(
+            name=name, value=None, bounds=bounds.interval(g), undefined="no person is known"
         )
-        left_out = settings.small_categories is not None and category.small
-        categories.append(replace(category, left_out=left_out))
-    return categories
-
-
-def _rows(
-    categories: Sequence[_Category], reference: _Category | None, rate: str, level: float
-) -> list[BiasRow]:
-    p_values = [
-        fisher(category.share, reference.share)
-        if reference is not None and category is not reference and category.compared
-        else None
-        for category in categories
-    ]
-    highest = _highest(categories, reference)
-    return [
-        BiasRow(
-            category=category.name,
-            groups=category.groups,
-            applicants=category.share.rows,
-            selected=category.share.hits,
-            share=category.part,
-            rate=_rate(category, rate, level),
-            impact_ratio=_impact_ratio(category, reference, categories, level),
-            p_value=p_value,
-            p_holm=corrected,
-            highest=category in highest,
-            reference=category is reference,
-            small=category.small,
-            left_out=category.left_out,
+        if applicants:
+            lower, upper = wilson(selected, applicants, settings.level)
+            known = {"value": selected / applicants, "interval": (float(lower), float(upper))}
+            rate = rate.model_copy(update=known | {"undefined": ""})
+        rows.append(
+            BiasRow(
+                category=" × ".join(groups),
+                groups=groups,
+                applicants=applicants,
+                selected=selected,
+                share=share,
+                rate=rate,
+                impact_ratio=Measured(name="impact_ratio", value=None),
+                p_value=None,
+                p_holm=None,
+                highest=False,
+                reference=False,
+                small=small,
+                left_out=small and settings.small_categories is not None,
+            )
         )
-        for category, p_value, corrected in zip(categories, p_values, holm(p_values), strict=True)
-    ]
+    return rows
 
 
-def _highest(categories: Sequence[_Category], reference: _Category | None) -> list[_Category]:
-    """Return the categories whose rate is that of the reference."""
-    return [
-        category
-        for category in categories
-        if reference is not None
-        and category.compared
-        and category.share.value == reference.share.value
-    ]
+def _share(row: BiasRow) -> Share:
+    return Share(row.selected, row.applicants)
 
 
-def _rate(category: _Category, name: str, level: float) -> Measured:
-    share, bounds = category.share, category.bounds
-    if not share.rows:
-        return Measured(name=name, value=None, bounds=bounds, undefined="no person is known")
-    lower, upper = wilson(share.hits, share.rows, level)
-    return Measured(
-        name=name, value=share.value, interval=(float(lower), float(upper)), bounds=bounds
+def _compared(rows: Sequence[BiasRow], level: float) -> list[BiasRow]:
+    """Compare each category with the one of the highest rate; of several, with the largest."""
+    candidates = [row for row in rows if row.applicants and not row.left_out]
+    reference = max(
+        candidates, key=lambda row: (row.rate.value or 0.0, row.applicants), default=None
     )
+    p_values = [
+        fisher(_share(row), _share(reference))
+        if reference is not None and row is not reference and row in candidates
+        else None
+        for row in rows
+    ]
+    highest = None if reference is None else reference.rate.value
+    return [
+        row.model_copy(
+            update={
+                "impact_ratio": _impact_ratio(row, reference, rows, level),
+                "p_value": p_value,
+                "p_holm": corrected,
+                "highest": row in candidates and row.rate.value == highest,
+                "reference": row is reference,
+            }
+        )
+        for row, p_value, corrected in zip(rows, p_values, holm(p_values), strict=True)
+    ]
 
 
 def _impact_ratio(
-    category: _Category,
-    reference: _Category | None,
-    categories: Sequence[_Category],
-    level: float,
+    row: BiasRow, reference: BiasRow | None, rows: Sequence[BiasRow], level: float
 ) -> Measured:
-    name, share = "impact_ratio", category.share
-    if category.left_out:
+    name = "impact_ratio"
+    if row.left_out:
         return Measured(name=name, value=None, undefined="left out: under 2 % of the rows")
-    bounds = _ratio_bounds(category, [other for other in categories if not other.left_out])
-    if not share.rows:
+    bounds = _ratio_bounds(row, [other for other in rows if not other.left_out])
+    if not row.applicants:
         return Measured(name=name, value=None, bounds=bounds, undefined="no person is known")
-    if reference is None or not reference.share.hits:
+    if reference is None or not reference.selected:
         return Measured(name=name, value=None, bounds=bounds, undefined="the highest rate is 0")
-    interval = None if category is reference else ratio_interval(share, reference.share, level)
-    value = share.value / reference.share.value
-    return Measured(name=name, value=value, interval=interval, bounds=bounds)
+    own, highest = _share(row), _share(reference)
+    interval = None if row is reference else ratio_interval(own, highest, level)
+    return Measured(name=name, value=own.value / highest.value, interval=interval, bounds=bounds)
 
 
-def _ratio_bounds(category: _Category, compared: Sequence[_Category]) -> Interval | None:
+def _ratio_bounds(row: BiasRow, rows: Sequence[BiasRow]) -> Interval | None:
     """Bound a rate divided by the highest, from bounds of the rates; None if all are known."""
-    if all(other.bounds is None for other in compared):
+    if all(other.rate.bounds is None for other in rows):
         return None
-    low, high = category.ends
-    if math.isnan(low):
+    own = _ends(row)
+    if own is None:
         return None
-    others = [x.ends for x in compared if x is not category and x.may_have_people]
+    others = [ends for x in rows if x is not row and (ends := _ends(x)) is not None]
     most = max((upper for _, upper in others), default=0.0)
     least = max((lower for lower, _ in others), default=0.0)
+    low, high = own
     # The ratio grows with its own rate and falls with the highest of the others.
     lower = low / max(low, most) if low else 0.0
     upper = high / max(high, least) if high else 0.0
     return Interval(lower, upper)
 
 
-def _notes(categories: Sequence[_Category], reference: _Category | None) -> list[str]:
+def _ends(row: BiasRow) -> tuple[float, float] | None:
+    """Return between which the rate is; None for a category that can have no members."""
+    value, bounds = row.rate.value, row.rate.bounds
+    return (value, value) if bounds is None and value is not None else bounds
+
+
+def _notes(rows: Sequence[BiasRow]) -> list[str]:
     """Explain how to read the table."""
     notes = []
-    if reference is not None:
-        top = [category.name for category in _highest(categories, reference)]
+    for reference in (row for row in rows if row.reference):
+        top = [row.category for row in rows if row.highest]
         tied = f" ({' and '.join(top)} have the same rate; the largest is taken)"
-        notes.append(f"Compared with the highest rate, {reference.name}{tied * (len(top) > 1)}.")
-    small = [category for category in categories if category.small]
+        notes.append(
+            f"Compared with the highest rate, {reference.category}{tied * (len(top) > 1)}."
+        )
+    small = [row for row in rows if row.small]
     if small:
-        names = ", ".join(f"{category.name} ({category.share.rows:,})" for category in small)
-        left_out = any(category.left_out for category in small)
+        names = ", ".join(f"{row.category} ({row.applicants:,})" for row in small)
+        left_out = any(row.left_out for row in small)
         what = "left out of the ratios" if left_out else "ratios of so few people say little"
         notes.append(f"Under 2 % of the rows: {names}; {what}.")
     return [*notes, _FOUR_FIFTHS]

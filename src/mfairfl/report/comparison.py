@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from mfairfl.data import Task
 from mfairfl.display.numbers import SHARE
@@ -14,6 +14,7 @@ from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import share_change
 from mfairfl.report.document import Change, ComparedModel
 from mfairfl.report.reported_run import Aim, ReportedRun
+from mfairfl.report.significance import Place, tables_by_place
 from mfairfl.report.wording import and_list, known_notion, points, range_of_points
 from mfairfl.runs.reference_records import ReferenceRecord, different_rows
 
@@ -28,8 +29,6 @@ _BEFORE = (
 _AFTER = ("worst_client_accuracy", "client_accuracy_gap")
 _OF_ALL = ("accuracy", "balanced_accuracy", "selection_rate", "roc_auc", "worst_client_accuracy")
 _OF_SLICES = ("accuracy", "selection_rate", "true_positive_rate", "false_positive_rate")
-_Place = tuple[Literal["all", "group", "client"], str, str]
-"""Part, attribute of a group, name of a group or client."""
 
 
 # ------------------------------------------------------------------ models
@@ -141,8 +140,8 @@ def _numbers(aim: Aim, task: Task, table: MetricTable, tally: Tally | None) -> d
 
 def changes_between(baseline: ReportedRun, run: ReportedRun) -> list[Change]:
     """Return the changes of all rows, of every group and of every client, on the same rows."""
-    earlier, tables_before = _by_place(baseline, run), _tables(baseline)
-    tables = _tables(run)
+    earlier = _by_place(baseline, run)
+    tables = [{} if x.tally is None else tables_by_place(x.tally) for x in (baseline, run)]
     changes = []
     for place, numbers in _by_place(run, run).items():
         part, *whom = place
@@ -158,21 +157,19 @@ def changes_between(baseline: ReportedRun, run: ReportedRun) -> list[Change]:
                     before=before,
                     after=after,
                     change=None if before is None or after is None else after - before,
-                    interval=_interval(
-                        name, [tables_before.get(place), tables.get(place)], run.table.level
-                    ),
+                    interval=_interval(name, [t.get(place) for t in tables], run.table.level),
                 )
             )
     return changes
 
 
-def _by_place(run: ReportedRun, judged: ReportedRun) -> dict[_Place, dict[str, Number]]:
+def _by_place(run: ReportedRun, judged: ReportedRun) -> dict[Place, dict[str, Number]]:
     """Return the numbers that may have changed; the goal is that of the judged run."""
     table, task, aim = run.table, run.record.task, judged.aim
     goal = aim.measured(task, table, run.tally)
     everyone = {name: table.get(name).value for name in _OF_ALL}
     everyone |= {name: measure.value for name, measure in goal.items()}
-    numbers: dict[_Place, dict[str, Number]] = {("all", "", ""): everyone}
+    numbers: dict[Place, dict[str, Number]] = {("all", "", ""): everyone}
     for attribute, groups in table.by_group.items():
         for group, slice_ in groups.items():
             of_group = {name: slice_.get(name).value for name in _OF_SLICES}
@@ -182,20 +179,6 @@ def _by_place(run: ReportedRun, judged: ReportedRun) -> dict[_Place, dict[str, N
     for client, slice_ in table.by_client.items():
         numbers["client", "", client] = {name: slice_.get(name).value for name in names}
     return numbers
-
-
-def _tables(run: ReportedRun) -> dict[_Place, Any]:
-    """Return label × decision of everyone, of each client and of each group."""
-    if run.tally is None:
-        return {}
-    clients, groups = rates.slice_tables(run.tally)
-    tables: dict[_Place, Any] = {("all", "", ""): rates.pooled_table(run.tally.counts)}
-    for client, table in zip(run.tally.clients, clients, strict=True):
-        tables["client", "", client] = table
-    for grouping in rates.reported_groupings(run.tally.cells):
-        for group, table in zip(grouping.groups, groups[grouping.name], strict=True):
-            tables["group", grouping.name, group] = table
-    return tables
 
 
 def _interval(name: str, tables: Sequence[Any], level: float) -> Bounds:

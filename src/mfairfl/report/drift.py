@@ -9,29 +9,23 @@ corrected for all violations (Bonferroni). Differences and ratios of groups chan
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
-
-import numpy as np
-from numpy.typing import NDArray
 
 from mfairfl.data.coding import spelling
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.audit_numbers import measured_notions, needs_label
 from mfairfl.fairness.notions import Notion
-from mfairfl.fairness.rates import PROPORTIONS, pooled_table, reported_groupings
+from mfairfl.fairness.rates import PROPORTIONS
 from mfairfl.fairness.results import Measured, MetricTable, compares_groups
 from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import Interval, holm, share_change
 from mfairfl.report.audit_settings import AuditMeaning
 from mfairfl.report.document import Document, Drift, DriftRow
-from mfairfl.report.significance import Share, fisher, mover
+from mfairfl.report.significance import Place, Share, fisher, mover, tables_by_place
 from mfairfl.text import some_of
 
 _RATES = ("selection_rate", "accuracy", "true_positive_rate", "false_positive_rate", "base_rate")
 """The rates that are followed; all but the first need labels."""
-_Place = tuple[Literal["all", "group", "client"], str, str, str]
-"""Part, attribute, whom, name of the number."""
 
 
 def drift_since(
@@ -45,7 +39,11 @@ def drift_since(
         raise ConfigError("--baseline: the report of a run has no counts; give an audit.json")
     earlier = baseline.counts.counts()
     _require_same_meaning(baseline.settings.meaning, meaning)
-    _require_common_attribute(earlier, counts)
+    names = [attribute.name for attribute in earlier.attributes]
+    if set(names).isdisjoint(attribute.name for attribute in counts.attributes):
+        raise ConfigError(
+            f"--baseline: it is about other attributes ({', '.join(names)}); name one of them"
+        )
     changes = [*_rate_changes(earlier, counts, level), *_measure_changes(earlier, counts, level)]
     before, after = _members(earlier), _members(counts)
     return Drift(
@@ -73,15 +71,7 @@ def _require_same_meaning(earlier: AuditMeaning, now: AuditMeaning) -> None:
             )
 
 
-def _require_common_attribute(earlier: AuditCounts, now: AuditCounts) -> None:
-    before, after = ([a.name for a in counts.attributes] for counts in (earlier, now))
-    if not set(before) & set(after):
-        raise ConfigError(
-            f"--baseline: it is about other attributes ({', '.join(before)}); name one of them"
-        )
-
-
-def _members(counts: AuditCounts) -> dict[str, None]:
+def _members(counts: AuditCounts) -> list[str]:
     """Return the groups and clients that have rows, as `attribute: group` and `client: name`."""
     rows = counts.rows.sum(axis=(0, 2))
     names = [
@@ -92,7 +82,7 @@ def _members(counts: AuditCounts) -> dict[str, None]:
     ]
     if len(counts.clients) > 1:
         names += [f"client: {name}" for name in counts.clients]
-    return dict.fromkeys(names)
+    return names
 
 
 def _tally(counts: AuditCounts, *, labelled: bool) -> Tally:
@@ -104,13 +94,16 @@ def _tally(counts: AuditCounts, *, labelled: bool) -> Tally:
 
 
 def _rate_changes(earlier: AuditCounts, now: AuditCounts, level: float) -> list[DriftRow]:
-    old, new = dict(_shares(earlier)), dict(_shares(now))
-    common = [place for place in new if place in old and old[place].rows and new[place].rows]
-    p_values = holm([fisher(old[place], new[place]) for place in common])
+    old, new = (
+        {(place, name): share for place, name, share in _shares(counts) if share.rows}
+        for counts in (earlier, now)
+    )
+    common = [key for key in new if key in old]
+    p_values = holm([fisher(old[key], new[key]) for key in common])
     rows = []
-    for place, p_value in zip(common, p_values, strict=True):
-        part, attribute, whom, number = place
-        before, after = old[place], new[place]
+    for key, p_value in zip(common, p_values, strict=True):
+        (part, attribute, whom), number = key
+        before, after = old[key], new[key]
         rows.append(
             DriftRow(
                 part=part,
@@ -128,26 +121,14 @@ def _rate_changes(earlier: AuditCounts, now: AuditCounts, level: float) -> list[
     return rows
 
 
-def _shares(counts: AuditCounts) -> Iterator[tuple[_Place, Share]]:
+def _shares(counts: AuditCounts) -> Iterator[tuple[Place, str, Share]]:
     """Yield every rate of everyone, of each group and of each client."""
     for name in _RATES:
         tally = _tally(counts, labelled=name != "selection_rate")
-        if not tally.n:
-            continue
-        yield ("all", "", "", name), _share(name, pooled_table(tally.counts))
-        cells = tally.counts.sum(axis=0).astype(np.float64)
-        for grouping in reported_groupings(tally.cells):
-            for group, members in zip(grouping.groups, grouping.membership, strict=True):
-                share = _share(name, cells[members].sum(axis=0))
-                yield ("group", grouping.name, group, name), share
-        if len(tally.clients) > 1:
-            for client, tables in zip(tally.clients, tally.counts, strict=True):
-                yield ("client", "", client, name), _share(name, tables.sum(axis=0))
-
-
-def _share(name: str, table: NDArray[Any]) -> Share:
-    hits, rows = PROPORTIONS[name].counts(np.asarray(table, dtype=np.float64))
-    return Share(int(hits), int(rows))
+        for place, table in tables_by_place(tally).items() if tally.n else ():
+            if place[0] != "client" or len(tally.clients) > 1:
+                hits, rows = PROPORTIONS[name].counts(table)
+                yield place, name, Share(int(hits), int(rows))
 
 
 # ------------------------------------------------------------------ measures of groups

@@ -74,7 +74,6 @@ def _interval_figure(
     title: str,
     detail: str = "",
     meaning: str = "",
-    description: str = "",
     form: Form | None = None,
     guides: Sequence[Guide] = (),
     zero: bool = False,
@@ -95,8 +94,6 @@ def _interval_figure(
         What the figure shows; the detail is for screen readers alone.
     meaning
         What the numbers mean.
-    description
-        The numbers in words, by default the lowest and the highest.
     form
         Writes a number, if not as its unit does.
     most
@@ -111,12 +108,21 @@ def _interval_figure(
         extremes = {*order[: most // 2], *order[-(most // 2) :]}
         shown = [row for i, row in enumerate(rows) if i in extremes]
     fewer = f"The {len(shown)} most extreme of {len(rows)} are shown." * (len(shown) < len(rows))
+    lines = [f"Line: {guide.label}." for guide in guides]
+    spoken = (
+        [
+            (f"{label}, {unit.one(value)} with {baseline}, now", number)
+            for value, (label, number) in zip(before, shown, strict=True)
+        ]
+        if before
+        else rows
+    )
     in_points = "In percentage points." * (unit is POINTS)
     chart = charts.interval_chart(
         shown,
         name=name,
         title=title + detail,
-        description=" ".join(filter(None, [description or _spoken(rows), fewer])),
+        description=" ".join(filter(None, [_spoken(spoken, unit), *lines, fewer])),
         form=form or (unit.one if unit is SHARE else unit.bare),
         tick_form=unit.tick,
         guides=guides,
@@ -129,7 +135,7 @@ def _interval_figure(
     return Figure(title=title, meaning=" ".join(texts), chart=chart)
 
 
-def _spoken(rows: Iterable[tuple[str, Measured]]) -> str:
+def _spoken(rows: Iterable[tuple[str, Measured]], unit: Unit) -> str:
     """Return the lowest and the highest of many numbers, or all of few."""
     defined = [(label, number) for label, number in rows if number.value is not None]
     if not defined:
@@ -138,11 +144,9 @@ def _spoken(rows: Iterable[tuple[str, Measured]]) -> str:
     few = len(defined) <= 3
     texts = []
     for label, number in defined if few else [defined[0], defined[-1]]:
-        unit = unit_of(number.name)
         interval = f", interval {unit.span(number.interval)}" if number.interval else ""
         texts.append(f"{label} {unit.one(number.value)}{interval}")
-    text = "; ".join(texts)
-    return f"{text}." if few else f"Of {len(defined)}, from {text}."
+    return f"{'; '.join(texts)}." if few else f"{len(defined)} values: {' to '.join(texts)}."
 
 
 def _tolerance(tolerance: float | None, unit: Unit) -> list[Guide]:
@@ -165,7 +169,6 @@ def goal_figures(document: Document, words: Words) -> list[Figure]:
             for model in document.compared
             if model.kind != "this" and model.name == document.baseline and name in model.numbers
         ]
-        limit = "" if tolerance is None else f" The tolerance is {unit.one(tolerance)}."
         figures.append(
             _interval_figure(
                 rows,
@@ -173,7 +176,6 @@ def goal_figures(document: Document, words: Words) -> list[Figure]:
                 name=f"goal-{i}",
                 title=words.label(name),
                 meaning=words.meaning(name),
-                description=_spoken(rows) + limit,
                 guides=_tolerance(tolerance, unit),
                 zero=True,
             )
@@ -291,13 +293,11 @@ def drift_figures(changes: Sequence[DriftRow], words: Words) -> list[Figure]:
     ]
     if not rows:
         return []
-    spoken = [f"{label} {SHARE.change(number.value)}" for label, number in rows[:_MOST_SPOKEN]]
     figure = _interval_figure(
         rows,
         POINTS,
         name="drift",
         title="Changes that chance hardly explains",
-        description=f"{'; '.join(spoken)}.",
         form=lambda value: SHARE.change(value).removesuffix(POINTS.mark),
         guides=[Guide(value=0.0, label="no change")],
         bounds=(-math.inf, math.inf),
@@ -317,10 +317,6 @@ def change_figures(report: Document, words: Words) -> list[Figure]:
             continue
         shown = [change for change in changes if change.after is not None][:_MOST_ROWS]
         unit = unit_of(number)
-        spoken = [
-            f"{x.whom}: {unit.one(x.before)} before, {unit.one(x.after)} now"
-            for x in shown[:_MOST_SPOKEN]
-        ]
         figures.append(
             _interval_figure(
                 [(x.whom, Measured(name=number, value=x.after)) for x in shown],
@@ -329,7 +325,6 @@ def change_figures(report: Document, words: Words) -> list[Figure]:
                 title=f"{words.label(number)} of each {part}",
                 detail=f", with {report.baseline} and with this model",
                 meaning=words.meaning(number),
-                description=f"{'; '.join(spoken)}.",
                 before=[x.before for x in shown],
                 baseline=report.baseline,
             )

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 
+from mfairfl.fairness.rates import pooled_table, reported_groupings, slice_tables
+from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import Interval
+
+Place = tuple[Literal["all", "group", "client"], str, str]
+"""Of whom a number is: part, attribute of a group, name of a group or client."""
 
 _HALVINGS = 200  # of an interval of the logarithm: to the last digit of a float
 
@@ -24,6 +29,25 @@ class Share(NamedTuple):
     def value(self) -> float:
         """The rate; nan without rows."""
         return self.hits / self.rows if self.rows else math.nan
+
+
+def tables_by_place(tally: Tally) -> dict[Place, Any]:
+    """Return label × decision of everyone, of each group and of each client.
+
+    Examples
+    --------
+    >>> tally = Tally.from_predictions([1, 0], [1, 1], sensitive_features=["F", "M"])
+    >>> tables_by_place(tally)["all", "", ""].tolist()
+    [[0.0, 1.0], [0.0, 1.0]]
+    """
+    clients, groups = slice_tables(tally)
+    tables: dict[Place, Any] = {("all", "", ""): pooled_table(tally.counts)}
+    for grouping in reported_groupings(tally.cells):
+        for group, table in zip(grouping.groups, groups[grouping.name], strict=True):
+            tables["group", grouping.name, group] = table
+    for client, table in zip(tally.clients, clients, strict=True):
+        tables["client", "", client] = table
+    return tables
 
 
 def fisher(first: Share, second: Share) -> float | None:

@@ -8,24 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from markupsafe import Markup
 
 from mfairfl.colours import DASHES
-from mfairfl.report.charts import drawing
-from mfairfl.report.charts.drawing import (
-    LINE,
-    SHADES,
-    SHAPES,
-    WIDTH,
-    Anchor,
-    Form,
-    Guide,
-    Scale,
-    coordinate,
-    line,
-    marker,
-    path,
-    point,
-    text,
-    text_width,
-)
+from mfairfl.report.charts import drawing as draw
+from mfairfl.report.charts.drawing import LINE, WIDTH, Form, Guide, Scale
 
 Curves = Mapping[str, Sequence[float | None]]
 """By name: a value for each place of the axis, None where there is none."""
@@ -34,7 +18,7 @@ _PLOT = 150  # height of the plot
 _MARKERS = 6  # on each curve
 _STROKE = 1.8  # width of a curve
 
-_LEVELS = len(SHADES)
+_LEVELS = len(draw.SHADES)
 _PITCH, _CELL = 15, 12  # from strip to strip, and height of a strip
 _LABELS = 130  # widest name of a strip
 
@@ -91,19 +75,19 @@ def line_chart(
     top = 6 + LINE * len(marks)
     values = [value for curve in curves.values() for value in curve]
     values += [guide.value for guide in guides]
-    up = drawing.fitted(values, top + _PLOT, top, zero=zero)
+    up = draw.fitted(values, top + _PLOT, top, zero=zero)
     first, last = (places[0], places[-1]) if places else (0.0, 1.0)
     end = last if last > first else first + 1.0
-    x = Scale(first, end, drawing.side_room(up, form), WIDTH - 12)
+    x = Scale(first, end, draw.side_room(up, form), WIDTH - 12)
     parts = [
-        *drawing.side_axis(up, x, form, whole=whole),
-        *drawing.named_axis(x, up.start, across, whole=all(p == int(p) for p in places)),
-        *drawing.upright(marks, x, up.start),
+        *draw.side_axis(up, x, form, whole=whole),
+        *draw.named_axis(x, up.start, across, whole=all(p == int(p) for p in places)),
+        *draw.upright(marks, x, up.start),
     ]
     for guide in guides:
         y = up.at(guide.value)
-        parts.append(line(x.start, y, x.end, y, guide.kind))
-        parts.append(text(x.end, y - 4, guide.label, anchor="end", kind="halo strong"))
+        parts.append(draw.line(x.start, y, x.end, y, guide.kind))
+        parts.append(draw.text(x.end, y - 4, guide.label, anchor="end", kind="halo strong"))
     legend = up.start + 2 * LINE + 6
     for i, (label, curve) in enumerate(curves.items()):
         drawn = [
@@ -113,10 +97,10 @@ def line_chart(
         parts += _curve(drawn, i, joined=joined)
         if len(curves) > 1:  # else the title names it
             base = legend + LINE * i
-            parts += _stroke(f"M{point(0, base)}L{point(30, base)}", [(15, base)], i)
-            parts.append(text(38, base + 4, label, room=WIDTH - 38))
+            parts += _stroke(f"M{draw.point(0, base)}L{draw.point(30, base)}", [(15, base)], i)
+            parts.append(draw.text(38, base + 4, label, room=WIDTH - 38))
     height = legend - LINE if len(curves) == 1 else legend + LINE * len(curves) - 6
-    return drawing.picture(name, height, title, description, parts)
+    return draw.picture(name, height, title, description, parts)
 
 
 def _curve(
@@ -126,7 +110,7 @@ def _curve(
     shape, pen = "", "M"
     for place in places:
         if place is not None:
-            shape += f"{pen}{point(*place)}"
+            shape += f"{pen}{draw.point(*place)}"
             pen = "L"
         elif not joined:
             pen = "M"
@@ -140,12 +124,12 @@ def _stroke(shape: str, marked: Sequence[tuple[float, float]], index: int) -> It
 
     Dashes move on when the colours begin again, so that 36 curves differ.
     """
-    turn, style = divmod(index, len(SHAPES))
+    turn, style = divmod(index, len(draw.SHAPES))
     dashes = " ".join(f"{_STROKE * step:g}" for step in DASHES[(index + turn) % len(DASHES)])
-    yield path(shape, f"curve s{style + 1}", dashes)
+    yield draw.path(shape, f"curve s{style + 1}", dashes)
     kind = f"{'open' if turn % 2 else 'full'} s{style + 1}"
     for x, y in marked:
-        yield marker(SHAPES[style], x, y, kind, radius=3)
+        yield draw.marker(draw.SHAPES[style], x, y, kind, radius=3)
 
 
 def strip_chart(
@@ -193,22 +177,25 @@ def strip_chart(
     top = LINE * len(marks) + 4
     bottom = top + _PITCH * len(strips)
     first, last = (places[0], places[-1]) if places else (0, 0)
-    start = min(max(map(text_width, strips), default=0.0), _LABELS) + 8
+    start = min(max(map(draw.text_width, strips), default=0.0), _LABELS) + 8
     columns = Scale(first - 0.5, last + 0.5, start, WIDTH - 4)
     legend = bottom + 2 * LINE
     parts = [
-        *(text(0, top + _PITCH * i + 11, label, room=_LABELS) for i, label in enumerate(strips)),
+        *(
+            draw.text(0, top + _PITCH * i + 11, label, room=_LABELS)
+            for i, label in enumerate(strips)
+        ),
         *_cells(places, strips, columns, top, (low, high)),
-        *drawing.named_axis(columns, bottom, across, whole=True),
-        *drawing.upright(marks, columns, bottom),
+        *draw.named_axis(columns, bottom, across, whole=True),
+        *draw.upright(marks, columns, bottom),
         *_legend(legend, low, high, form),
     ]
     notes = ["below zero: a white line through the cell"] * (low < 0)
     notes += ["white: took no part"] * (len(defined) < len(values))
     for i, note in enumerate(notes):
-        parts.append(text(0, legend + LINE * (i + 3), note, kind="dim"))
+        parts.append(draw.text(0, legend + LINE * (i + 3), note, kind="dim"))
     height = legend + LINE * (2 + len(notes)) + 6
-    return drawing.picture(name, height, title, description, parts)
+    return draw.picture(name, height, title, description, parts)
 
 
 def shade(value: float, low: float, high: float) -> int:
@@ -225,8 +212,8 @@ def shade(value: float, low: float, high: float) -> int:
 
 
 def _box(x: float, y: float, width: float) -> str:
-    across = coordinate(width)
-    return f"M{point(x, y)}h{across}v{_CELL}h-{across}z"
+    across = draw.coordinate(width)
+    return f"M{draw.point(x, y)}h{across}v{_CELL}h-{across}z"
 
 
 def _cells(
@@ -247,23 +234,27 @@ def _cells(
                 x = columns.at(place - 0.5)
                 shapes[shade(value, *span)] += _box(x, y, width)
                 if value < 0:
-                    below += f"M{point(x, y + _CELL / 2)}h{coordinate(width)}"
+                    below += f"M{draw.point(x, y + _CELL / 2)}h{draw.coordinate(width)}"
     for level, boxes in sorted(shapes.items()):
-        yield path(boxes, f"h{level}")
+        yield draw.path(boxes, f"h{level}")
     if below:
-        yield path(below, "below")
+        yield draw.path(below, "below")
     for i in range(len(strips)):
-        yield path(_box(columns.start, top + _PITCH * i, columns.end - columns.start), "axis")
+        yield draw.path(_box(columns.start, top + _PITCH * i, columns.end - columns.start), "axis")
 
 
 def _legend(y: float, low: float, high: float, form: Form) -> Iterator[Markup]:
     if low == high:
-        yield path(_box(0, y, 24), f"h{shade(low, low, high)}")
-        yield text(30, y + 10, f"{form(low)} throughout")
+        yield draw.path(_box(0, y, 24), f"h{shade(low, low, high)}")
+        yield draw.text(30, y + 10, f"{form(low)} throughout")
         return
     for level in range(_LEVELS):
-        yield path(_box(40 * level, y, 40), f"h{level + 1}")
-    places: list[tuple[float, Anchor]] = [(0, "start"), (_LEVELS / 2, "middle"), (_LEVELS, "end")]
+        yield draw.path(_box(40 * level, y, 40), f"h{level + 1}")
+    places: list[tuple[float, draw.Anchor]] = [
+        (0, "start"),
+        (_LEVELS / 2, "middle"),
+        (_LEVELS, "end"),
+    ]
     for step, anchor in places:
         value = low + (high - low) * step / _LEVELS
-        yield text(40 * step, y + _CELL + 13, form(value), anchor=anchor)
+        yield draw.text(40 * step, y + _CELL + 13, form(value), anchor=anchor)

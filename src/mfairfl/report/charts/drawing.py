@@ -12,7 +12,7 @@ from typing import Literal
 from markupsafe import Markup
 
 from mfairfl.colours import GRID, INK, MUTED, PALETTE, tint
-from mfairfl.display.html import readable
+from mfairfl.display.html import fill, readable
 
 WIDTH = 340
 SIZE = 12  # of all texts
@@ -58,25 +58,8 @@ def chart_style() -> Markup:
     >>> ".s1{color:" in chart_style()
     True
     """
-    colours = "".join(f".s{i}{{color:{c}}}" for i, c in enumerate(PALETTE, 1))
-    heat = "".join(f".chart .h{i}{{fill:{c}}}" for i, c in enumerate(SHADES, 1))
-    return Markup(  # noqa: S704 - nothing in it comes from a file
-        f"svg.chart{{display:block;width:100%;height:auto;overflow:visible}}"
-        f".chart text{{font-size:{SIZE}px;fill:{INK};unicode-bidi:isolate}}"
-        ".chart .halo{paint-order:stroke;stroke:#fff;stroke-width:3px}"
-        ".chart .dim{fill:#56606c}.chart .strong{font-weight:600}"
-        f".chart .axis{{stroke:{MUTED};fill:none}}.chart .grid{{stroke:{GRID};fill:none}}"
-        f".chart .limit{{stroke:{INK};stroke-width:1.5;stroke-dasharray:5 3;fill:none}}"
-        f".chart .context{{stroke:{MUTED};stroke-dasharray:1.5 2.5;fill:none}}"
-        f".chart .floor{{fill:{GRID}}}.chart .floor-end{{stroke:{MUTED};stroke-width:1.5}}"
-        ".chart .curve{stroke:currentColor;stroke-width:1.8;fill:none;stroke-linejoin:round}"
-        ".chart .thin{stroke:currentColor;stroke-width:1.5;fill:none}"
-        ".chart .full{fill:currentColor;stroke:#fff;stroke-width:.6}"
-        ".chart .open{fill:#fff;stroke:currentColor;stroke-width:1.6}"
-        f".chart .bracket{{stroke:{MUTED};stroke-width:1.5;stroke-dasharray:2 2;fill:none}}"
-        ".chart .below{stroke:#fff;stroke-width:2;fill:none}"
-        f"{colours}{heat}"
-    )
+    colours = {"palette": PALETTE, "shades": SHADES, "ink": INK, "muted": MUTED, "grid": GRID}
+    return fill("mfairfl.report", "charts.css", size=SIZE, **colours)
 
 
 def coordinate(value: float) -> str:

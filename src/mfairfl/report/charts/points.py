@@ -9,30 +9,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from mfairfl.fairness.results import Measured, Number
-from mfairfl.report.charts.drawing import (
-    LINE,
-    SHAPES,
-    SIZE,
-    WIDTH,
-    Anchor,
-    Form,
-    Guide,
-    Scale,
-    bottom_axis,
-    fitted,
-    line,
-    marker,
-    path,
-    picture,
-    point,
-    rectangle,
-    shortened,
-    side_axis,
-    side_room,
-    text,
-    text_width,
-    upright,
-)
+from mfairfl.report.charts import drawing as draw
+from mfairfl.report.charts.drawing import LINE, WIDTH, Form, Guide, Scale
 
 _BESIDE = 126  # wider labels stand above their row
 _GAP = 10
@@ -47,7 +25,7 @@ _LONGEST = 160  # of a name beside its point
 _MANY = 8  # more points are numbered
 
 Box = tuple[float, float, float, float]
-Place = tuple[float, float, Anchor]
+Place = tuple[float, float, draw.Anchor]
 
 
 def interval_chart(
@@ -101,46 +79,46 @@ def interval_chart(
     for number in numbers:
         values += [number.value, number.noise_floor]
         values += [*(number.interval or ()), *(number.bounds or ())]
-    widths = [text_width(label) for label, _ in rows]
+    widths = [draw.text_width(label) for label, _ in rows]
     above = len(rows) <= _FEW and 4 * sum(width > _BESIDE for width in widths) > len(rows)
     written = [form(number.value) for number in numbers if number.value is not None]
-    room = max(_BOLD * max(map(text_width, written), default=0.0) + _GAP, 24)
+    room = max(_BOLD * max(map(draw.text_width, written), default=0.0) + _GAP, 24)
     start = _GAP if above else min(max(widths, default=0.0), _BESIDE) + _GAP
-    scale = fitted(values, start, WIDTH - room, zero=zero, bounds=bounds)
+    scale = draw.fitted(values, start, WIDTH - room, zero=zero, bounds=bounds)
     top = (LINE * len(guides) + 4) if guides else 2
     pitch = _PITCH + (LINE - 2 if above else 0)
     bottom = top + pitch * len(rows)
     middles = [top + pitch * (i + 1) - _PITCH / 2 for i in range(len(rows))]
-    parts = [*bottom_axis(scale, bottom, tick_form, most=4, top=top)]
+    parts = [*draw.bottom_axis(scale, bottom, tick_form, most=4, top=top)]
     for number, y in zip(numbers, middles, strict=True):
         if number.noise_floor is not None:
             zero_at, floor = scale.at(max(scale.low, 0.0)), scale.at(number.noise_floor)
             parts += _floor(zero_at, floor, y - 8, y + 8)
-    parts += upright(guides, scale, bottom)
+    parts += draw.upright(guides, scale, bottom)
     for i, (label, number) in enumerate(rows):
         if above:
-            parts.append(text(0, middles[i] - _PITCH / 2 - 1, label, kind="halo"))
+            parts.append(draw.text(0, middles[i] - _PITCH / 2 - 1, label, kind="halo"))
         else:
-            parts.append(text(0, middles[i] + 4, label, room=_BESIDE))
+            parts.append(draw.text(0, middles[i] + 4, label, room=_BESIDE))
         parts += _number(number, before[i] if before else None, scale, middles[i], form)
     legend = _legend(numbers, before, baseline)
     for i, (mark, words) in enumerate(legend):
         y = bottom + 2 * LINE + 4 + LINE * i
-        parts += [mark(y - 4), text(20, y, words, kind="dim")]
-    return picture(name, bottom + LINE + 6 + LINE * len(legend), title, description, parts)
+        parts += [mark(y - 4), draw.text(20, y, words, kind="dim")]
+    return draw.picture(name, bottom + LINE + 6 + LINE * len(legend), title, description, parts)
 
 
 def _floor(zero: float, floor: float, top: float, bottom: float) -> list[Markup]:
     """Draw what chance alone gives, and where it ends."""
     return [
-        rectangle(zero, top, floor - zero, bottom - top, "floor"),
-        line(floor, top, floor, bottom, "floor-end"),
+        draw.rectangle(zero, top, floor - zero, bottom - top, "floor"),
+        draw.line(floor, top, floor, bottom, "floor-end"),
     ]
 
 
 def _bracket(low: float, high: float, y: float) -> Markup:
-    ends = f"M{point(low, y - 7)}V{y + 7:g}M{point(high, y - 7)}V{y + 7:g}"
-    return path(f"{ends}M{point(low, y)}L{point(high, y)}", "bracket")
+    ends = f"M{draw.point(low, y - 7)}V{y + 7:g}M{draw.point(high, y - 7)}V{y + 7:g}"
+    return draw.path(f"{ends}M{draw.point(low, y)}L{draw.point(high, y)}", "bracket")
 
 
 def _number(
@@ -150,16 +128,16 @@ def _number(
         yield _bracket(scale.at(number.bounds[0]), scale.at(number.bounds[1]), y)
     if number.interval is not None:
         low, high = map(scale.at, number.interval)
-        yield line(low, y, high, y, "thin s1")
+        yield draw.line(low, y, high, y, "thin s1")
         for x in (low, high):
-            yield line(x, y - _CAP, x, y + _CAP, "thin s1")
+            yield draw.line(x, y - _CAP, x, y + _CAP, "thin s1")
     if before is not None:
-        yield marker("diamond", scale.at(before), y, "open s2")
+        yield draw.marker("diamond", scale.at(before), y, "open s2")
     if number.value is None:
-        yield text(scale.start + 2, y + 4, "undefined", kind="dim")
+        yield draw.text(scale.start + 2, y + 4, "undefined", kind="dim")
     else:
-        yield marker("circle", scale.at(number.value), y, "full s1", radius=4.5)
-        yield text(WIDTH, y + 4, form(number.value), anchor="end", kind="strong")
+        yield draw.marker("circle", scale.at(number.value), y, "full s1", radius=4.5)
+        yield draw.text(WIDTH, y + 4, form(number.value), anchor="end", kind="strong")
 
 
 def _legend(
@@ -168,8 +146,8 @@ def _legend(
     """Return what draws each sign at a height, and what the sign means."""
     signs: list[tuple[Callable[[float], Markup], str]] = []
     if any(value is not None for value in before):
-        signs.append((lambda y: marker("diamond", 8, y, "open s2"), baseline))
-        signs.append((lambda y: marker("circle", 8, y, "full s1"), "this model"))
+        signs.append((lambda y: draw.marker("diamond", 8, y, "open s2"), baseline))
+        signs.append((lambda y: draw.marker("circle", 8, y, "full s1"), "this model"))
     if any(number.bounds is not None for number in numbers):
         signs.append((lambda y: _bracket(1, 15, y), "bounds, whatever is true of unknown rows"))
     if any(number.noise_floor is not None for number in numbers):
@@ -244,32 +222,23 @@ def plane_chart(
     True
     """
     top = LINE * (1 + len(guides)) + 4
-    y = fitted(_ends([one.up for one in points]), top + _PLOT, top, bounds=(0.0, 1.0))
+    y = draw.fitted(_ends([one.up for one in points]), top + _PLOT, top, bounds=(0.0, 1.0))
     values = [*_ends([one.across for one in points]), floor, *(guide.value for guide in guides)]
-    start = side_room(y, up_form, _TICKS)
-    x = fitted(values, start, WIDTH - 8, zero=True, bounds=(0.0, math.inf))
+    start = draw.side_room(y, up_form, _TICKS)
+    x = draw.fitted(values, start, WIDTH - 8, zero=True, bounds=(0.0, math.inf))
     places = [(x.at(one.across.value or 0.0), y.at(one.up.value or 0.0)) for one in points]
     parts = [] if floor is None else _floor(x.start, x.at(floor), y.end, y.start)
     parts += [
-        line(x.start, y.start, x.start, y.end, "axis"),
-        *side_axis(y, x, up_form, most=_TICKS),
-        *bottom_axis(x, y.start, across_form, most=_TICKS),
-        text(0, LINE - 4, f"↑ {up}", kind="dim"),
-        text(WIDTH, y.start + 2 * LINE, f"{across} →", anchor="end", kind="dim"),
-        *upright(guides, x, y.start, below=LINE),
+        draw.line(x.start, y.start, x.start, y.end, "axis"),
+        *draw.side_axis(y, x, up_form, most=_TICKS),
+        *draw.bottom_axis(x, y.start, across_form, most=_TICKS),
+        draw.text(0, LINE - 4, f"↑ {up}", kind="dim"),
+        draw.text(WIDTH, y.start + 2 * LINE, f"{across} →", anchor="end", kind="dim"),
+        *draw.upright(guides, x, y.start, below=LINE),
     ]
-    looks = [
-        f"{'full' if one.comparable else 'open'} s{i % 6 + 1}" for i, one in enumerate(points)
-    ]
-    for i, (one, (at, base)) in enumerate(zip(points, places, strict=True)):
-        if one.across.interval is not None:
-            low, high = map(x.at, one.across.interval)
-            parts.append(line(low, base, high, base, f"thin s{i % 6 + 1}"))
-        if one.up.interval is not None:
-            low, high = map(y.at, one.up.interval)
-            parts.append(line(at, low, at, high, f"thin s{i % 6 + 1}"))
-        parts.append(marker(SHAPES[i % 6], at, base, looks[i], radius=4.5 if i else 6))
-    names = [shortened(one.label, _LONGEST) for one in points]
+    for i, (one, place) in enumerate(zip(points, places, strict=True)):
+        parts += _model(one, place, x, y, i)
+    names = [draw.shortened(one.label, _LONGEST) for one in points]
     beside = None if len(points) > _MANY else _labels(names, places, x, y)
     end = y.start + 2 * LINE + 10
     if beside is None:
@@ -277,15 +246,35 @@ def plane_chart(
         beside = _labels(numbers, places, x, y, overlap=True) or []
         for i, one in enumerate(points):
             end += LINE
-            parts.append(marker(SHAPES[i % 6], 8, end - 8, looks[i]))
-            parts.append(text(20, end - 4, f"{i + 1} {one.label}", room=WIDTH - 20))
+            parts.append(_model_marker(one, i, 8, end - 8))
+            parts.append(draw.text(20, end - 4, f"{i + 1} {one.label}", room=WIDTH - 20))
     parts += beside
     notes = ["grey: what chance alone gives (noise floor)"] * (floor is not None)
     notes += ["open markers: measured on other rows"] * any(not one.comparable for one in points)
     for note in notes:
         end += LINE
-        parts.append(text(0, end - 4, note, kind="dim"))
-    return picture(name, end + 4, title, description, parts)
+        parts.append(draw.text(0, end - 4, note, kind="dim"))
+    return draw.picture(name, end + 4, title, description, parts)
+
+
+def _model(
+    model: PlanePoint, place: tuple[float, float], x: Scale, y: Scale, index: int
+) -> Iterator[Markup]:
+    """Draw a model's marker and whiskers."""
+    at, base = place
+    kind = f"thin s{index % 6 + 1}"
+    if model.across.interval is not None:
+        low, high = map(x.at, model.across.interval)
+        yield draw.line(low, base, high, base, kind)
+    if model.up.interval is not None:
+        low, high = map(y.at, model.up.interval)
+        yield draw.line(at, low, at, high, kind)
+    yield _model_marker(model, index, at, base, radius=4.5 if index else 6)
+
+
+def _model_marker(model: PlanePoint, index: int, x: float, y: float, radius: float = 4) -> Markup:
+    kind = f"{'full' if model.comparable else 'open'} s{index % 6 + 1}"
+    return draw.marker(draw.SHAPES[index % 6], x, y, kind, radius)
 
 
 def _ends(numbers: Sequence[Measured]) -> list[Number]:
@@ -318,15 +307,15 @@ def _labels(
             return None
         taken.append(_box(label, place))
         kind = "halo strong" if overlap or i == 0 else "halo"
-        texts.append(text(*place[:2], label, anchor=place[2], kind=kind))
+        texts.append(draw.text(*place[:2], label, anchor=place[2], kind=kind))
     return texts
 
 
 def _box(label: str, place: Place) -> Box:
     at, base, anchor = place
-    width = text_width(label)
+    width = draw.text_width(label)
     start = at if anchor == "start" else at - width
-    return (start, base - SIZE, start + width, base + 3)
+    return (start, base - draw.SIZE, start + width, base + 3)
 
 
 def _is_free(box: Box, x: Scale, y: Scale, taken: Sequence[Box]) -> bool:
