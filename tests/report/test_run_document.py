@@ -316,7 +316,7 @@ def test_what_was_done_to_the_data_is_listed_by_kind(tmp_path):
         "sensitive attribute 'years': 'few' is up to 5; 'many' is every other value" in data.merged
     )
     assert not {*data.dropped, *data.filled, *data.merged} & set(data.notes)
-    assert [one["name"] for one in data.clients] == list(fed.SITES)
+    assert [one.name for one in data.clients] == list(fed.SITES)
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,4 @@ def test_what_each_silo_did_to_its_rows_is_known_from_its_counts(run):
     )
     rows = pd.read_csv(run / "all.csv").dropna(subset="hired")
     expected = rows["hired"].eq("yes").groupby(rows["site"]).mean()
-    assert {one["name"]: one["base_rate"] for one in data.clients} == pytest.approx(
-        expected.to_dict()
-    )
+    assert {one.name: one.base_rate for one in data.clients} == pytest.approx(expected.to_dict())
