@@ -103,10 +103,6 @@ class Evaluation(Accepted[tuple[ClientSums, ...]]):
         return self.asked - set(next(iter(self.sums.values()), ()))
 
 
-UNMEASURED = Evaluation(({},))
-"""What is known of weights that no client was asked to measure."""
-
-
 def _sort(replies: Replies) -> Accepted[dict[str, Any]]:
     """Separate the answers, in client order, from the reasons why there are none."""
     answers, refused, absent = {}, {}, {}
@@ -121,11 +117,13 @@ def _sort(replies: Replies) -> Accepted[dict[str, Any]]:
     return Accepted(answers, refused, absent)
 
 
-def measure(setup: Setup, state: RunState, ask: Measure) -> Exchange[Evaluation]:
-    """Have weights measured.
+def measure(setup: Setup, state: RunState, ask: Measure | None) -> Exchange[Evaluation]:
+    """Have weights measured, if anything has to be known of them.
 
     Where most of a few clients cannot, all are asked: that shows whether the model is broken.
     """
+    if ask is None:
+        return Evaluation(({},))
     replies = _sort((yield ask))
     models = [
         _by_split({client: answer[i] for client, answer in replies.answers.items()}, ask.splits)

@@ -38,17 +38,9 @@ from typing import Any
 import numpy as np
 
 from mfairfl.errors import ConfigError, require_known
+from mfairfl.geometry import robust
 from mfairfl.geometry.conflicts import cosines
 from mfairfl.geometry.gram import Floats
-from mfairfl.geometry.robust import (
-    centred_clipping,
-    geometric_median,
-    lower_median,
-    mixed_gram,
-    multi_krum,
-    nearest_neighbour_mixing,
-    norm_clipping,
-)
 from mfairfl.strategies.base import Card, Step
 
 LIARS = 0.2
@@ -122,7 +114,7 @@ class Defended:
         """The Gram matrix of what the strategy sees."""
         if self.rows is None:
             return self.sent
-        return mixed_gram(self.sent, self.rows)[np.ix_(self.seen, self.seen)]
+        return robust.mixed_gram(self.sent, self.rows)[np.ix_(self.seen, self.seen)]
 
     def on_originals(self, coefficients: Floats) -> Floats:
         """Return coefficients on what was sent."""
@@ -201,24 +193,24 @@ def _shortened(sent: Updates, factors: Floats, rows: Floats | None = None) -> De
 
 
 def _clip(sent: Updates) -> Defended:
-    return _shortened(sent, norm_clipping(sent.gram))
+    return _shortened(sent, robust.norm_clipping(sent.gram))
 
 
 def _nnm_gm(sent: Updates) -> Defended:
-    mixing = nearest_neighbour_mixing(sent.gram, _liars(sent))
-    weights = geometric_median(mixed_gram(sent.gram, mixing), sent.weights)
+    mixing = robust.nearest_neighbour_mixing(sent.gram, _liars(sent))
+    weights = robust.geometric_median(robust.mixed_gram(sent.gram, mixing), sent.weights)
     return _shortened(sent, weights / sent.weights, mixing)
 
 
 def _multi_krum(sent: Updates) -> Defended:
-    return _shortened(sent, np.sign(multi_krum(sent.gram, _liars(sent))))
+    return _shortened(sent, np.sign(robust.multi_krum(sent.gram, _liars(sent))))
 
 
 def _centred_clip(sent: Updates) -> Defended:
-    tau = lower_median(np.sqrt(np.diag(sent.gram)))
+    tau = robust.lower_median(np.sqrt(np.diag(sent.gram)))
     if tau <= 0:
         return _shortened(sent, np.ones(len(sent.clients)))
-    return _shortened(sent, len(sent.clients) * centred_clipping(sent.gram, tau, rounds=3))
+    return _shortened(sent, len(sent.clients) * robust.centred_clipping(sent.gram, tau, rounds=3))
 
 
 def _liars(sent: Updates) -> int:
@@ -231,7 +223,7 @@ def _auto(sent: Updates) -> Defended:
     against = _against(sent)
     seen = [i for i in range(len(sent.clients)) if i not in against]
     norms = np.sqrt(np.diag(sent.gram))
-    bound = SPREAD * lower_median(norms[seen])
+    bound = SPREAD * robust.lower_median(norms[seen])
     factors = np.minimum(1.0, bound / np.where(norms > 0, norms, np.inf))
     factors[norms == 0] = 1.0
     return Defended(
@@ -306,7 +298,7 @@ def doubted_losses(losses: dict[str, float]) -> dict[str, float]:
     """
     if len(losses) < 3:
         return {}
-    usual = lower_median(list(losses.values()))
+    usual = robust.lower_median(list(losses.values()))
     low, high = usual / TYPICAL, TYPICAL * max(usual, float(np.log(2)))
     return {name: usual for name, loss in losses.items() if not low <= loss <= high}
 

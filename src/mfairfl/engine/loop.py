@@ -16,13 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mfairfl.engine import acceptance, schedule
-from mfairfl.engine.acceptance import (
-    UNMEASURED,
-    Accepted,
-    BrokenModelError,
-    Evaluation,
-    Exchange,
-)
+from mfairfl.engine.acceptance import Accepted, BrokenModelError, Evaluation, Exchange
 from mfairfl.engine.defence import Defended, Updates, defend, doubted_losses
 from mfairfl.engine.output import AVERAGE_DECAY, Candidate, ClientSums, Served, choose, single
 from mfairfl.engine.state import (
@@ -105,7 +99,8 @@ def federate(setup: Setup, state: RunState, callbacks: Iterable[Callback] = ()) 
     watchers = list(callbacks)
     for watcher in watchers:
         watcher.on_start(setup, state)
-    evaluation = yield from _measure_again(setup, state)
+    ask = schedule.needed_measure(setup, state, state.weights)
+    evaluation = yield from acceptance.measure(setup, state, ask)
     if state.round == 0:
         record = _record(setup, state, evaluation, set_aside=evaluation.set_aside)
         for watcher in watchers:
@@ -195,7 +190,8 @@ class _Safeguards:
         except BrokenModelError as error:
             self._last_good.restore(state)
             self.log["undone"] = str(error)
-            return (yield from _measure_again(self._setup, state))
+            ask = schedule.needed_measure(self._setup, state, state.weights)
+            return (yield from acceptance.measure(self._setup, state, ask))
         state.last_good = None if evaluation.asked else self._last_good
         return evaluation
 
@@ -290,8 +286,6 @@ def _measure_new(setup: Setup, state: RunState) -> Exchange[Evaluation]:
     if not all(np.isfinite(model).all() for model in models):
         raise BrokenModelError(f"round {state.round}: its weights are not finite")
     ask = schedule.needed_measure(setup, state, *models)
-    if ask is None:
-        return UNMEASURED
     evaluation = yield from acceptance.measure(setup, state, ask)
     if setup.held_out in evaluation.complete:
         pooled = [Statistics.pooled(sums[setup.held_out]) for sums in evaluation.answers]
@@ -302,12 +296,6 @@ def _measure_new(setup: Setup, state: RunState) -> Exchange[Evaluation]:
         if loss < state.best_loss:
             state.best_loss, state.best_round = loss, state.round
     return evaluation
-
-
-def _measure_again(setup: Setup, state: RunState) -> Exchange[Evaluation]:
-    """Measure what was measured of these weights when their round ended."""
-    ask = schedule.needed_measure(setup, state, state.weights)
-    return UNMEASURED if ask is None else (yield from acceptance.measure(setup, state, ask))
 
 
 def _record(

@@ -39,18 +39,8 @@ from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.geometry.conflicts import Conflicts, diminish_conflicts, rescaling
 from mfairfl.geometry.gram import Floats
-from mfairfl.strategies.base import (
-    Card,
-    Gram,
-    Measurement,
-    Round,
-    State,
-    Step,
-    Strategy,
-    Summary,
-    Weights,
-    parameter,
-)
+from mfairfl.strategies import base
+from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Summary, parameter
 from mfairfl.strategies.lagrangian import Lagrangian
 from mfairfl.training.plan import Controller, Job, Plan, Prices, Reports, adapted_gain, as_table
 
@@ -150,7 +140,7 @@ class MFairFL(Strategy):
     goals: Goals = field(default_factory=Goals)
     order: Literal["loss", "objective", "reversed", "reversed-kept", "random", "fixed"] = "loss"
     descent_guard: bool = False
-    weights: Weights = "size"
+    weights: base.Weights = "size"
     update: Literal["local", "gradient"] = "local"
     eta: float = parameter(0.3, least=0)
 
@@ -318,7 +308,7 @@ class _Pricing:
         self._rule, self.state, self._round = rule, state, round
         self._law, self._pooled = rule.law(round.summary), round.pooled
 
-    def plan(self, m: Measurement) -> Plan:
+    def plan(self, m: base.Measurement) -> Plan:
         """Return the client's plan: prices in its tables, or a controller that moves them."""
         plan = self._round.plan
         controller = self._controller(m, plan.epochs)
@@ -328,12 +318,12 @@ class _Pricing:
         )
         return plan.by_gradient() if self._rule.update == "gradient" else plan
 
-    def objective(self, m: Measurement) -> float:
+    def objective(self, m: base.Measurement) -> float:
         """Return J_k as it is trained at the start of the round."""
         (loss, score), sums = self._tables(m, groups=True), m.statistics
         return float((loss * sums.losses + score * sums.scores).sum() / m.rows)
 
-    def _tables(self, m: Measurement, *, groups: bool) -> tuple[Floats, Floats]:
+    def _tables(self, m: base.Measurement, *, groups: bool) -> tuple[Floats, Floats]:
         """Return A and B; `groups` says whether the group constraints are priced in them."""
         score = self._parity_price(m)
         loss = np.ones_like(score)
@@ -343,13 +333,13 @@ class _Pricing:
             return loss + on_loss, score + on_score
         return loss, score
 
-    def _scale(self, m: Measurement) -> float:
+    def _scale(self, m: base.Measurement) -> float:
         """Return (n_k/n)/p_k."""
         if self._rule.weights == "size":
             return 1.0
         return float(len(self._round.measurements) * m.rows / self._pooled.counts.sum())
 
-    def _parity_price(self, m: Measurement) -> Floats:
+    def _parity_price(self, m: base.Measurement) -> Floats:
         """Return the price on σ of the clients' error gaps: u_k = Σ_j μ_j − μ_k n/n_k.
 
         The sum is over the clients whose rows make up n.
@@ -362,7 +352,7 @@ class _Pricing:
         both = u > 0 or not self._rule.prices.one_sided
         return np.tile([u, -u if both else 0.0], (len(self._pooled.counts), 1))
 
-    def _controller(self, m: Measurement, epochs: int) -> Controller | None:
+    def _controller(self, m: base.Measurement, epochs: int) -> Controller | None:
         """Return the multipliers' moves inside the round, if there are any."""
         rule, law, goal = self._rule, self._law, self._round.summary.goal
         if not rule.constraint or rule.update == "gradient":

@@ -30,17 +30,8 @@ from typing import Literal
 
 import numpy as np
 
-from mfairfl.strategies.base import (
-    Card,
-    Gram,
-    Round,
-    State,
-    Step,
-    Strategy,
-    Weights,
-    by_client,
-    parameter,
-)
+from mfairfl.strategies import base
+from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, parameter
 from mfairfl.training.plan import Job, Reports
 
 _LEAST = 1e-10
@@ -67,7 +58,7 @@ class QFFL(Strategy):
     q: float = parameter(1.0, grid=(0.01, 0.02, 1.0, 2.0, 5.0, 10.0), least=0)
     update: Literal["local", "gradient"] = "local"
     lr: float = parameter(1.0, above=0)
-    weights: Weights = "uniform"
+    weights: base.Weights = "uniform"
 
     @property
     def card(self) -> Card:
@@ -102,5 +93,5 @@ class QFFL(Strategy):
         return Step(
             c,
             scale=lr if self.update == "gradient" else 1.0,
-            log={"curvature": by_client(reports, curvature)},
+            log={"curvature": base.by_client(reports, curvature)},
         )
