@@ -9,12 +9,11 @@ local multipliers). They never leave it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
@@ -36,7 +35,6 @@ from mfairfl.training.measure import Probe, logits, measure, score_sums
 from mfairfl.training.plan import GLOBAL, Job, Report
 from mfairfl.training.trainer import Work, run_works
 
-T = TypeVar("T")
 _KEEP = 2  # a server is never more than one completed round behind its clients
 
 SlotValues = dict[str, np.ndarray]
@@ -168,8 +166,10 @@ class LocalClients:
                 for client in ask.asked(run.rows[split]):
                     places.append((i, client, m, split))
                     probes.append(_probe(run, ask, weights, split, client))
+        count = partial(measure, model=self._model, store=self._store)
+        measured = self._executor.run(count, probes, _sizes(probes))
         answers: dict[int, dict[str, Measures]] = {i: {} for i in asks}
-        for (i, client, m, split), sums in zip(places, self._count(measure, probes), strict=True):
+        for (i, client, m, split), sums in zip(places, measured, strict=True):
             models = answers[i].setdefault(client, tuple({} for _ in asks[i].weights))
             models[m][split] = sums
         return answers
@@ -177,17 +177,12 @@ class LocalClients:
     def _score(self, run: RunRows, ask: Score) -> Mapping[str, Answer]:
         places = [(split, client) for split in ask.splits for client in run.rows[split]]
         probes = [_probe(run, ask, ask.weights, *place) for place in places]
-        scored = self._count(partial(score_sums, drawn=ask.drawn), probes)
+        count = partial(score_sums, model=self._model, store=self._store, drawn=ask.drawn)
+        scored = self._executor.run(count, probes, _sizes(probes))
         answers: dict[str, dict[Split, ScoreSums]] = {}
         for (split, client), sums in zip(places, scored, strict=True):
             answers.setdefault(client, {})[split] = sums
         return answers
-
-    def _count(
-        self, sums: Callable[[Sequence[Probe], Model, RowStore], list[T]], probes: Sequence[Probe]
-    ) -> list[T]:
-        sizes = [probe.weights.size * len(probe.rows) for probe in probes]
-        return self._executor.run(lambda some: sums(some, self._model, self._store), probes, sizes)
 
     def _train(self, asks: Mapping[int, Train]) -> Mapping[int, Mapping[str, Answer]]:
         jobs = [(i, job) for i, ask in asks.items() for job in ask.jobs]
@@ -197,7 +192,7 @@ class LocalClients:
         }
         works = [_work(self._runs[i], asks[i], job, slots[i, job.client]) for i, job in jobs]
         updates = self._executor.run(
-            lambda some: run_works(some, self._model, self._store),
+            partial(run_works, model=self._model, store=self._store),
             works,
             [work.plan.epochs * len(work.rows) for work in works],
         )
@@ -217,6 +212,10 @@ def _probe(
     model = weights if ask.slot is None else run.slots.read(client).get(ask.slot, weights)
     thresholds = ask.thresholds if isinstance(ask, Measure) else None
     return Probe(model, run.rows[split][client], ask.shares, thresholds)
+
+
+def _sizes(probes: Sequence[Probe]) -> list[float]:
+    return [probe.weights.size * len(probe.rows) for probe in probes]
 
 
 def _work(run: RunRows, ask: Train, job: Job, slots: SlotValues) -> Work:
