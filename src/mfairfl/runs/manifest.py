@@ -134,6 +134,7 @@ class _Item(NamedTuple):
     why: str = ""
 
 
+_SLOT = "a slot on the client's own disk"
 _ITEMS: dict[What, _Item] = {
     "rows": _Item(
         "",
@@ -195,20 +196,16 @@ _ITEMS: dict[What, _Item] = {
         "where multipliers that move inside a round ended, and the gaps then",
         "the server goes on from their mean",
     ),
-    "personal models": _Item(
-        "", "client", "a slot on the client's own disk", "each client is served by its own"
-    ),
+    "personal models": _Item("", "client", _SLOT, "each client is served by its own"),
     "control variates": _Item(
         "",
         "client",
-        "a slot on the client's own disk",
+        _SLOT,
         "each client corrects its steps by its own; the changes it sends, added up, tell it",
     ),
-    "own multipliers": _Item(
-        "", "constraint", "a slot on the client's own disk", "each client prices its own rows"
-    ),
+    "own multipliers": _Item("", "constraint", _SLOT, "each client prices its own rows"),
 }
-_SLOTS: dict[str, What] = {
+_KEPT: dict[str, What] = {
     "model": "personal models",
     "control": "control variates",
     "multipliers": "own multipliers",
@@ -254,7 +251,7 @@ def manifest(card: Card, protocol: Protocol | None = None) -> tuple[ManifestLine
     lines.append(_line("score histograms", "at the end", splits, why=scores))
     if card.steps != "none":
         lines += _training(card, terms)
-    return (*lines, *(_line(_SLOTS[slot], "never") for slot in card.keeps))
+    return (*lines, *(_line(_KEPT[slot], "never") for slot in card.keeps))
 
 
 def _measurements(card: Card, terms: Protocol) -> Iterator[ManifestLine]:

@@ -15,11 +15,10 @@ import json
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -243,34 +242,28 @@ def read_consent(silo: SiloSettings) -> RunConsent | None:
     if silo.task is None:
         return None
     values, source = load_toml(silo.task), silo.task.name
+    sections = {key: value for key, value in values.items() if isinstance(value, dict)}
+    model, fairness, strategy = (
+        sections.get(key, {}) for key in ("model", "fairness", "strategy")
+    )
+    notion = fairness.get("notion")
+    notions = notion if isinstance(notion, list) else [notion]
+    named = [
+        ("model.kind", model.get("kind"), MODELS.is_builtin),
+        *(("fairness.notion", name, is_built_in) for name in notions),
+    ]
     listed = follow_extensions(silo) | {*silo.extensions}
-    for key, name, built_in in _named(values):
-        if not built_in and name not in listed:
+    for key, name, built_in in named:
+        if isinstance(name, str) and not built_in(name) and name not in listed:
             raise ConfigError(
                 f"{silo.task}: {key} = '{name}' is not part of mfairfl: install it here and list "
                 "it in extensions of silo.toml, if you agree to it"
             )
-    method = _value(values, "strategy", "name")
+    method = strategy.get("name")
     if not isinstance(method, str) or METHODS.is_builtin(method):
         return consent_of(make_config(values, str(silo.task)), source)
     plain = values | {"strategy": {"name": "fedavg"}}
     return replace(consent_of(make_config(plain, str(silo.task)), source), strategy=None)
-
-
-def _named(values: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
-    """Yield what settings name that may be code from outside, and whether it is built in."""
-    kind, notions = _value(values, "model", "kind"), _value(values, "fairness", "notion")
-    if isinstance(kind, str):
-        yield "model.kind", kind, MODELS.is_builtin(kind)
-    for name in notions if isinstance(notions, list) else [notions]:
-        if isinstance(name, str):
-            yield "fairness.notion", name, is_built_in(name)
-
-
-def _value(values: dict[str, Any], section: str, key: str) -> Any:
-    """Return a value of unchecked settings; None if it is not there."""
-    table = values.get(section)
-    return table.get(key) if isinstance(table, dict) else None
 
 
 # ------------------------------------------------------------------ silos on this machine
