@@ -6,8 +6,10 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
 import mfairfl
+from mfairfl.cli import app
 
 VERBS = [
     *("train", "predict", "audit", "compare", "tune", "reproduce", "init", "doctor", "explain"),
@@ -39,6 +41,16 @@ def test_each_help_ends_with_examples(cli, verb):
     assert answer.code == 0
     _, _, examples = answer.out.partition("Examples:")
     assert examples.count("mfairfl " + " ".join(verb)) >= 2
+
+
+def test_every_argument_and_flag_is_explained():
+    group = typer.main.get_command(app)
+    verbs = [*group.commands.values()]
+    verbs += [verb for one in verbs for verb in getattr(one, "commands", {}).values()]
+    assert len(verbs) > 25
+    for verb in verbs:
+        for parameter in verb.params:
+            assert parameter.help, (verb.name, parameter.name)
 
 
 def test_version(cli):

@@ -10,6 +10,7 @@ import mfairfl
 from federations import people_federation
 from mfairfl.cli.run_result import print_run
 from mfairfl.cli.show import print_table
+from mfairfl.display import Cell, DisplayTable, Head
 from mfairfl.fairness import Event, Notion, register_notion
 from mfairfl.fairness.notions import REGISTRY
 from mfairfl.glossary import explain
@@ -22,7 +23,7 @@ ROWS = [[name, "0.1234", "0.1000 to 0.2000", "0.0123", "0.7607"] for name in NAM
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_names_and_numbers_are_never_broken(capsys, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
-    print_table(HEAD, ROWS, right=(3, 4))
+    print_table(DisplayTable.of(HEAD, ROWS, numeric=[3, 4]))
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     for name in NAMES:
         (line,) = [line for line in lines if line.startswith(f"{name} ")]
@@ -36,7 +37,8 @@ def test_names_and_numbers_are_never_broken(capsys, monkeypatch, width):
 def test_prose_wraps_between_words(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     prose = "the method protects groups and clients alike, by conflict-free updates"
-    print_table(["name", "method", "sees"], [["mfairfl-paper", prose, "updates"]], wrap=(1,))
+    row = ["mfairfl-paper", prose, "updates"]
+    print_table(DisplayTable.of(["name", "method", "sees"], [row], wrap=[1]))
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 60
     words = " ".join(" ".join(line.split()) for line in lines)
@@ -45,15 +47,16 @@ def test_prose_wraps_between_words(capsys, monkeypatch):
 
 
 def test_an_empty_table_shows_its_head(capsys):
-    print_table(["name", "value"], [])
+    print_table(DisplayTable.of(["name", "value"], []))
     assert capsys.readouterr().out.split()[:2] == ["name", "value"]
 
 
 def test_notes_stand_below_their_rows_and_meanings_below_their_headings(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
-    rows = [["first", "1.0"], ["  part", "0.5"], ["second", "2.0"]]
-    notes = ["a note that is longer than forty characters", "", "short"]
-    print_table(["number", "value"], rows, under={"value": "read"}, notes=notes)
+    first = Cell("first", meaning="a note that is longer than forty characters")
+    rows = [[first, "1.0"], ["  part", "0.5"], [Cell("second", meaning="short"), "2.0"]]
+    columns = [Head("number", numeric=False), Head("value", "read", numeric=False)]
+    print_table(DisplayTable(columns=columns, rows=rows))
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert [line.split() for line in lines if "─" not in line] == [
         ["value"],

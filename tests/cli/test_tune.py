@@ -9,7 +9,7 @@ import tomllib
 import pytest
 
 from answers import csv_rows
-from mfairfl.cli.tune import parse_search
+from mfairfl.cli.studies import parse_search
 from mfairfl.errors import ConfigError
 from mfairfl.experiments.search.space import Choices, Range
 from mfairfl.runs.config import make_config

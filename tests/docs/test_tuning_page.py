@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mfairfl.cli import main
-from mfairfl.cli.tune import parse_search
+from mfairfl.cli.studies import parse_search
 from mfairfl.experiments.search.space import Choices, Range, check_space
 from mfairfl.runs.config import make_config
 from mfairfl.runs.execute import RunRequest, run_requests

@@ -1,4 +1,4 @@
-"""The command line: one file per verb, errors on one line, exit code 2.
+"""The command line: verbs, errors on one line, exit code 2.
 
 Nothing heavy is imported here: each verb imports what it needs once its input is known to be
 usable, so that help, lists and refusals come at once.
@@ -17,20 +17,16 @@ from typing import Annotated, Any
 import typer
 
 from mfairfl import __version__
-from mfairfl.cli.audit import audit, deploy_audit
+from mfairfl.cli.audit import audit, deploy_audit, report
 from mfairfl.cli.checks import doctor, init
-from mfairfl.cli.compare import compare
 from mfairfl.cli.data import app as data_app
 from mfairfl.cli.deploy import app as deploy_app
-from mfairfl.cli.explain import explain
+from mfairfl.cli.explain import explain, strategies
 from mfairfl.cli.flags import command
 from mfairfl.cli.predict import predict
-from mfairfl.cli.report import report
-from mfairfl.cli.reproduce import reproduce
 from mfairfl.cli.show import INTERRUPTED, say
-from mfairfl.cli.strategies import strategies
+from mfairfl.cli.studies import compare, reproduce, tune
 from mfairfl.cli.train import train
-from mfairfl.cli.tune import tune
 from mfairfl.errors import MfairflError
 
 __all__ = ["app", "main"]
@@ -46,18 +42,8 @@ app = typer.Typer(
 
 
 _VERBS = (
-    train,
-    predict,
-    report,
-    audit,
-    compare,
-    reproduce,
-    tune,
-    init,
-    doctor,
-    explain,
-    strategies,
-)
+    train, predict, report, audit, compare, reproduce, tune, init, doctor, explain, strategies,
+)  # fmt: skip
 for verb in _VERBS:
     command(app)(verb)
 app.add_typer(data_app, name="data")
@@ -65,8 +51,8 @@ command(deploy_app, "audit")(deploy_audit)
 app.add_typer(deploy_app, name="deploy")
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(version: bool) -> None:
+    if version:
         typer.echo(f"mfairfl {__version__}")
         raise typer.Exit
 

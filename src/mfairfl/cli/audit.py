@@ -1,4 +1,4 @@
-"""`mfairfl audit` and `mfairfl deploy audit`: any model's decisions, from rows or from counts."""
+"""`mfairfl report`, `mfairfl audit` and `mfairfl deploy audit`: documents that judge a model."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from mfairfl.cli.deploy import journal_progress, silo_files
 from mfairfl.cli.flags import FILE_OPTIONS, Json, file_format, option_flags, parsed, split_names
+from mfairfl.cli.show import print_text
 from mfairfl.errors import ConfigError, require_extra
 from mfairfl.report.audit_options import AUDIT_OPTIONS, ROW_OPTIONS
 from mfairfl.runs.options import Option, dotted, nested
@@ -27,20 +28,59 @@ Baseline = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Replace an audit in --out.")]
 
 
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...")],
+    *,
+    out: Path | None = None,
+    references: list[str] | None = None,
+    json: Json = False,
+) -> None:
+    """Write the report of a run: one page that needs nothing else, report.json and a model card.
+
+    The page says what was trained for whom, whether the violation is within the tolerance that
+    was set before training (--verdict-tolerance), and what fairness cost, and whom. Add a run of
+    strategy fedavg on the same rows to learn the cost. Everything is read from the run folders.
+
+    Parameters
+    ----------
+    runs
+        Run folders: the one to judge, then those to compare with it.
+    out
+        Page to write, by default report.html in the first run's folder; the same as JSON and a
+        model card are put beside it.
+    references
+        Also fit boosting, boosting-threshold or logistic on all rows, pooled; repeat it for
+        several.
+
+    Examples
+    --------
+    mfairfl report runs/mine
+    mfairfl report runs/mfairfl runs/fedavg --out report.html
+    mfairfl report runs/mfairfl runs/fedavg --references boosting --json
+    """
+    from mfairfl.report.write import write_report  # noqa: PLC0415 - loads slowly
+
+    document, files = write_report(runs, out, references=references or ())
+    if json:
+        typer.echo(document.to_json(), nl=False)
+        return
+    headline = document.headline
+    for warning in headline.warnings:
+        print_text(f"warning: {warning}")
+    for sentence in (headline.what, headline.verdict, headline.cost):
+        print_text(sentence)
+    typer.echo(
+        f"report: {files.html} (also {files.json.name} and the model card {files.card.name})"
+    )
+
+
 @option_flags(AUDIT_OPTIONS | ROW_OPTIONS | FILE_OPTIONS)
 def audit(
-    rows: Annotated[
-        Path,
-        typer.Argument(
-            metavar="P.csv", help="One decision per row: CSV, Excel, JSON or Parquet, of any tool."
-        ),
-    ],
+    rows: Annotated[Path, typer.Argument(metavar="P.csv")],
     *,
     flags: Mapping[str, Any],
     baseline: Baseline = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for audit.html, audit.json and tables as CSV.")
-    ] = None,
+    out: Path | None = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -50,6 +90,13 @@ def audit(
     writes is understood. Rows without a label or a group count where they can, and bounds show
     what they could change. No row leaves this machine.
 
+    Parameters
+    ----------
+    rows
+        One decision per row: CSV, Excel, JSON or Parquet, of any tool.
+    out
+        Folder for audit.html, audit.json and tables as CSV.
+
     Examples
     --------
     mfairfl audit P.csv --label hired --prediction decision --sensitive sex --out audits/may
@@ -58,7 +105,7 @@ def audit(
     mfairfl audit P.csv --label hired --prediction decision --sensitive sex --split test
     mfairfl audit new.csv --prediction D --sensitive sex --baseline audits/may --out audits/june
     """
-    values = audit_values(flags, AUDIT_OPTIONS | ROW_OPTIONS)
+    values = _audit_values(flags, AUDIT_OPTIONS | ROW_OPTIONS)
     from mfairfl.data.files import read_file  # noqa: PLC0415 - only when called
     from mfairfl.report.audit_settings import RowOptions, validated  # noqa: PLC0415
     from mfairfl.report.audited_rows import audit_content  # noqa: PLC0415
@@ -71,24 +118,22 @@ def audit(
     content = read_file(rows, file_format(flags))
     values["sensitive"] = split_names(flags.get("sensitive", ()), content.frame.columns)
     options = validated(RowOptions, values)
-    show_audit(
-        audit_content(content, options, name=rows.name, baseline=earlier), out, as_json=json
-    )
+    document = audit_content(content, options, name=rows.name, baseline=earlier)
+    _show_audit(document, out, as_json=json)
 
 
-def audit_values(flags: Mapping[str, Any], options: Mapping[str, Option]) -> dict[str, Any]:
+def _audit_values(flags: Mapping[str, Any], options: Mapping[str, Option]) -> dict[str, Any]:
     """Return the values of flags, by the keys of an audit's options.
 
     Examples
     --------
-    >>> audit_values({"notion": ["dp,eo"], "tool": "ranker"}, AUDIT_OPTIONS)
+    >>> _audit_values({"notion": ["dp,eo"], "tool": "ranker"}, AUDIT_OPTIONS)
     {'notions': ['dp', 'eo'], 'facts': {'tool': 'ranker'}}
     """
-    values = parsed(flags, options)
-    return nested({options[name].key: value for name, value in values.items()})
+    return nested({options[name].key: v for name, v in parsed(flags, options).items()})
 
 
-def show_audit(document: Document, out: Path | None, *, as_json: bool) -> None:
+def _show_audit(document: Document, out: Path | None, *, as_json: bool) -> None:
     """Write the files of an audit, if there is a folder for them, and print it."""
     files = [] if out is None else document.write(out)
     if as_json:
@@ -106,29 +151,14 @@ def show_audit(document: Document, out: Path | None, *, as_json: bool) -> None:
 
 @option_flags(AUDIT_OPTIONS)
 def deploy_audit(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="FEDERATION.toml", help="The coordinator's file.")
-    ] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FEDERATION.toml")] = None,
     *,
     flags: Mapping[str, Any],
-    run: Annotated[
-        Path | None,
-        typer.Option(help="Audit the model of this run folder: silos are sent it."),
-    ] = None,
-    silo: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=FILE", help="Try it on this machine: a silo with its file; repeat it."
-        ),
-    ] = None,
-    min_rows: Annotated[
-        int | None,
-        typer.Option(min=1, help="With --silo: rows below which nothing is counted; 10."),
-    ] = None,
+    run: Path | None = None,
+    silo: Annotated[list[str] | None, typer.Option(metavar="NAME=FILE")] = None,
+    min_rows: Annotated[int | None, typer.Option(min=1)] = None,
     baseline: Baseline = None,
-    out: Annotated[
-        Path, typer.Option(help="Folder for audit.html, audit.json, tables and journal.")
-    ],
+    out: Annotated[Path, typer.Option()],
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -138,6 +168,19 @@ def deploy_audit(
     silo.toml allows, and withholds counts of few rows. Numbers then have bounds that contain
     their value on all rows. A section `audit` of FEDERATION.toml may hold settings; flags
     override them.
+
+    Parameters
+    ----------
+    file
+        The coordinator's file.
+    run
+        Audit the model of this run folder: silos are sent it.
+    silo
+        Try it on this machine: a silo with its file; repeat it.
+    min_rows
+        With --silo: rows below which nothing is counted; 10.
+    out
+        Folder for audit.html, audit.json, tables and journal.
 
     Examples
     --------
@@ -155,7 +198,6 @@ def deploy_audit(
 
     check_folder(out, replace=force)
     request = requested_audit(file, flags, {"run": run, "baseline": baseline})
-
     with journal_progress(quiet=json) as progress:
         from mfairfl.deployment.local import audit_local  # noqa: PLC0415
         from mfairfl.deployment.superlink import audit_federation  # noqa: PLC0415
@@ -165,7 +207,7 @@ def deploy_audit(
             document = audit_local(request, files, out, follower=progress, **options)
         else:
             document = audit_federation(file, request, out, progress)
-    show_audit(document, out, as_json=json)
+    _show_audit(document, out, as_json=json)
 
 
 def requested_audit(
@@ -175,7 +217,7 @@ def requested_audit(
     from mfairfl.deployment.settings import AuditRequest, load_federation  # noqa: PLC0415
     from mfairfl.report.audit_settings import validated  # noqa: PLC0415
 
-    values = audit_values(flags, AUDIT_OPTIONS)
+    values = _audit_values(flags, AUDIT_OPTIONS)
     values |= {key: path for key, path in paths.items() if path is not None}
     section = {} if file is None else load_federation(file).audit.model_dump(exclude_unset=True)
     request = validated(AuditRequest, nested(dotted(values), section))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,8 @@ from mfairfl.errors import ConfigError, MfairflError
 from mfairfl.runs.options import comma_list
 
 if TYPE_CHECKING:
-    from mfairfl.checks.proposal import Proposal
+    from mfairfl.checks import Finding
+    from mfairfl.checks.column_checks import ColumnFacts
 
 _NONE = "-"
 
@@ -24,24 +25,13 @@ _NONE = "-"
 @option_flags(FILE_OPTIONS)
 def init(
     *,
-    csv: Annotated[Path, typer.Option(help="Your own file: CSV, Excel, JSON or Parquet.")],
-    label: Annotated[str | None, typer.Option(help="Column to predict; two values.")] = None,
-    favourable: Annotated[str | None, typer.Option(help="The desirable label value.")] = None,
-    others_unfavourable: Annotated[
-        bool,
-        typer.Option(
-            "--others-unfavourable", help="Count every other label value as unfavourable."
-        ),
-    ] = False,
-    sensitive: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="Sensitive columns: sex,age.")
-    ] = None,
-    client: Annotated[
-        str | None, typer.Option(help="Column that holds each row's client.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="File to write; by default the CSV's name with .toml.")
-    ] = None,
+    csv: Path,
+    label: str | None = None,
+    favourable: str | None = None,
+    others_unfavourable: bool = False,
+    sensitive: Annotated[str | None, typer.Option(metavar="NAME,...")] = None,
+    client: str | None = None,
+    out: Path | None = None,
     flags: Mapping[str, Any],
     json: Json = False,
 ) -> None:
@@ -49,6 +39,23 @@ def init(
 
     It shows how each column is read. Columns that name rows, never change or repeat another
     are ignored, with a note. On a terminal it asks for what is missing and proposes answers.
+
+    Parameters
+    ----------
+    csv
+        Your own file: CSV, Excel, JSON or Parquet.
+    label
+        Column to predict; two values.
+    favourable
+        The desirable label value.
+    others_unfavourable
+        Count every other label value as unfavourable.
+    sensitive
+        Sensitive columns: sex,age.
+    client
+        Column that holds each row's client.
+    out
+        File to write; by default the CSV's name with .toml.
 
     Examples
     --------
@@ -87,7 +94,12 @@ def init(
     with target.open("x", encoding="utf-8") as file:  # an existing file is never replaced
         file.write(proposal.toml_file(proposed, target))
     if json:
-        print_json(_proposal_json(proposed, target))
+        facts = {
+            "file": str(target),
+            "task": proposed.task.model_dump(mode="json", exclude_none=True),
+            "notes": list(proposed.notes),
+        }
+        print_json(facts | _checked(proposed.findings, proposed.columns))
         return
     levels = {"warn": "warning", "note": "note"}
     for finding in proposed.findings:
@@ -98,13 +110,11 @@ def init(
     typer.echo(f"{target}: written. Next: mfairfl doctor {target}, then mfairfl train {target}")
 
 
-def _proposal_json(proposed: Proposal, target: Path) -> dict[str, Any]:
+def _checked(findings: Iterable[Finding], columns: Iterable[ColumnFacts]) -> dict[str, Any]:
+    """Return findings and columns as JSON has them."""
     return {
-        "file": str(target),
-        "task": proposed.task.model_dump(mode="json", exclude_none=True),
-        "notes": list(proposed.notes),
-        "findings": [finding._asdict() for finding in proposed.findings],
-        "columns": [asdict(column) for column in proposed.columns],
+        "findings": [finding._asdict() for finding in findings],
+        "columns": list(map(asdict, columns)),
     }
 
 
@@ -120,14 +130,18 @@ def _ask(flag: str, options: Sequence[str], question: str) -> str:
 
 
 def doctor(
-    file: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Settings to check.")],
-    json: Json = False,
+    file: Annotated[Path, typer.Argument(metavar="CONFIG.toml")], *, json: Json = False
 ) -> None:
     """Check settings and data without training: fail, warn, note and ok lines.
 
     The most important lines come first; a table at the end shows how each column is read. The file
     is one for `mfairfl train`, a silo's silo.toml, or a coordinator's federation.toml. The exit
     code is 2 if there is a fail line.
+
+    Parameters
+    ----------
+    file
+        Settings to check.
 
     Examples
     --------
@@ -139,13 +153,7 @@ def doctor(
     findings, columns = diagnose(file)
     failed = [finding.message for finding in findings if finding.level == "fail"]
     if json:
-        print_json(
-            {
-                "ok": not failed,
-                "findings": [finding._asdict() for finding in findings],
-                "columns": list(map(asdict, columns)),
-            }
-        )
+        print_json({"ok": not failed} | _checked(findings, columns))
     else:
         for finding in findings:
             typer.echo(str(finding))

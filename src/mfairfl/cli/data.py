@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -21,9 +21,6 @@ app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(help="A name from `mfairfl data list`.")]
-Own = Annotated[
-    Path | None, typer.Option("--path", help="Your own copy, instead of the bundled or fetched.")
-]
 Options = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="OPTION=VALUE", help="An option of the data set; repeatable."),
@@ -40,6 +37,7 @@ def list_(json: Json = False) -> None:
     mfairfl data list --json
     """
     from mfairfl.data import list_datasets  # noqa: PLC0415 - only when called
+    from mfairfl.display import DisplayTable  # noqa: PLC0415
 
     datasets = list_datasets()
     if json:
@@ -56,13 +54,20 @@ def list_(json: Json = False) -> None:
         ]
         for dataset in datasets
     ]
-    head = ["name", "data set", "rows", "sensitive attributes", "source"]
-    print_table(head, rows, right=(2,), wrap=(1, 3))
+    heads = ["name", "data set", "rows", "sensitive attributes", "source"]
+    print_table(DisplayTable.of(heads, rows, numeric=[2], wrap=[1, 3]))
 
 
 @command(app)
-def describe(name: Name, path: Own = None, set_: Options = None, json: Json = False) -> None:
+def describe(
+    name: Name, *, path: Path | None = None, set_: Options = None, json: Json = False
+) -> None:
     """Show rows, base rates by group, licence, citation and known pitfalls.
+
+    Parameters
+    ----------
+    path
+        Your own copy, instead of the bundled or fetched.
 
     Examples
     --------
@@ -71,9 +76,9 @@ def describe(name: Name, path: Own = None, set_: Options = None, json: Json = Fa
     mfairfl data describe acs-income --set year=2018 --set states=VT,WY
     """
     from mfairfl.data import describe as facts_of  # noqa: PLC0415 - only when called
+    from mfairfl.display import DisplayTable  # noqa: PLC0415
 
-    options: dict[str, Any] = parse_sets(set_ or ())
-    facts = facts_of(name, path, **options)
+    facts = facts_of(name, path, **parse_sets(set_ or ()))
     if json:
         print_json(facts)
         return
@@ -87,27 +92,26 @@ def describe(name: Name, path: Own = None, set_: Options = None, json: Json = Fa
     for attribute, groups in facts["attributes"].items():
         for group, n in groups.items():
             rate = "-" if n["base_rate"] is None else f"{n['base_rate']:.1%}"
-            rows.append([attribute, group, f"{n['rows']:,}", f"{n['favourable']:,}", rate])
-    print_table(["attribute", "group", "rows", "favourable", "base rate"], rows, right=(2, 3, 4))
-    used = ", ".join(f"{key} = {_shown(value)}" for key, value in facts["options"].items())
-    for key, value in {**facts, "options": used}.items():
+            rows.append([attribute, group, n["rows"], n["favourable"], rate])
+    heads = ["attribute", "group", "rows", "favourable", "base rate"]
+    print_table(DisplayTable.of(heads, rows, numeric=[2, 3, 4]))
+    used = [
+        f"{key} = {','.join(value) if isinstance(value, tuple) else value}"
+        for key, value in facts["options"].items()
+    ]
+    for key, value in {**facts, "options": ", ".join(used)}.items():
         if value and key in ("options", "source", "licence", "citation"):
             typer.echo(f"{key}: {value}")
     for trap in facts["traps"]:
         typer.echo(f"beware: {trap}")
 
 
-def _shown(value: object) -> str:
-    return ",".join(value) if isinstance(value, tuple) else str(value)
-
-
 @contextmanager
 def _logged() -> Iterator[None]:
     """Print what is being fetched: many files take minutes."""
     handler, logger = logging.StreamHandler(sys.stderr), logging.getLogger("mfairfl.data")
-    handler.addFilter(
-        lambda record: record.levelno < logging.WARNING
-    )  # those are printed by `main`
+    # `main` prints warnings.
+    handler.addFilter(lambda record: record.levelno < logging.WARNING)
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -119,7 +123,7 @@ def _logged() -> Iterator[None]:
 
 
 @command(app)
-def fetch(name: Name, set_: Options = None, json: Json = False) -> None:
+def fetch(name: Name, *, set_: Options = None, json: Json = False) -> None:
     """Download a data set once, check it and keep the needed columns.
 
     Examples
@@ -130,22 +134,23 @@ def fetch(name: Name, set_: Options = None, json: Json = False) -> None:
     """
     from mfairfl.data import load_dataset  # noqa: PLC0415 - only when called
 
-    options: dict[str, Any] = parse_sets(set_ or ())
     with _logged():
-        table = load_dataset(name, **options)
-    name, source, sha256 = table.name, table.notes[0], table.sha256
+        table = load_dataset(name, **parse_sets(set_ or ()))
+    facts = {"name": table.name, "rows": len(table), "sha256": table.sha256}
     if json:
-        print_json({"name": name, "rows": len(table), "sha256": sha256, "source": source})
+        print_json(facts | {"source": table.notes[0]})
     else:
-        typer.echo(f"{name}: {len(table):,} rows, {source}")
+        typer.echo(f"{table.name}: {len(table):,} rows, {table.notes[0]}")
 
 
 @command(app)
-def verify(
-    name: Annotated[str | None, typer.Argument(help="Verify only this data set.")] = None,
-    json: Json = False,
-) -> None:
+def verify(name: str | None = None, *, json: Json = False) -> None:
     """Compare the files on this machine with their published or recorded sha256.
+
+    Parameters
+    ----------
+    name
+        Verify only this data set.
 
     Examples
     --------

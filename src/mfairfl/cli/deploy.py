@@ -49,22 +49,10 @@ def local(
     file: ConfigFile = None,
     *,
     flags: Mapping[str, Any],
-    silo: Annotated[
-        list[str] | None,
-        run_option(
-            metavar="NAME=FILE",
-            help="A silo with its own file, instead of split rows; may be repeated.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        run_option(help="Run folder; by default runs/DATA-STRATEGY-SCHEME-sSEED-silos."),
-    ] = None,
-    deadline: Annotated[float, run_option(help="Seconds a request waits for replies.")] = 600,
-    policy: Annotated[
-        Path | None,
-        run_option(help="A policy.toml for every silo; by default they withhold nothing."),
-    ] = None,
+    silo: Annotated[list[str] | None, run_option(metavar="NAME=FILE")] = None,
+    out: Annotated[Path | None, run_option()] = None,
+    deadline: Annotated[float, run_option()] = 600,
+    policy: Annotated[Path | None, run_option()] = None,
     json: RunJson = False,
 ) -> None:
     """Run a whole federation on this machine: TLS, keys, one process per silo.
@@ -72,6 +60,17 @@ def local(
     The result equals that of `mfairfl train` with the same settings and --robust auto, which is
     the default here: silos may lie. Repeat the command to resume
     an interrupted run.
+
+    Parameters
+    ----------
+    silo
+        A silo with its own file, instead of split rows; may be repeated.
+    out
+        Run folder; by default runs/DATA-STRATEGY-SCHEME-sSEED-silos.
+    deadline
+        Seconds a request waits for replies.
+    policy
+        A policy.toml for every silo; by default they withhold nothing.
 
     Examples
     --------
@@ -121,16 +120,27 @@ def journal_progress(*, quiet: bool) -> Iterator[JournalProgress]:
 
 @command(app)
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New or empty folder to write.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR")],
     *,
-    silo: Annotated[list[str], typer.Option(help="Name of a silo; repeat it for each silo.")],
-    host: Annotated[str, typer.Option(help="Name or address by which silos reach the server.")],
-    port: Annotated[int, typer.Option(help="The coordinator's public port.")] = 9443,
-    run: Annotated[
-        Path | None, typer.Option(help="Settings with a [task], for example of `mfairfl init`.")
-    ] = None,
+    silo: list[str],
+    host: str,
+    port: int = 9443,
+    run: Path | None = None,
 ) -> None:
     """Write the folder a consortium starts from: settings, services, a guide.
+
+    Parameters
+    ----------
+    folder
+        New or empty folder to write.
+    silo
+        Name of a silo; repeat it for each silo.
+    host
+        Name or address by which silos reach the server.
+    port
+        The coordinator's public port.
+    run
+        Settings with a [task], for example of `mfairfl init`.
 
     Examples
     --------
@@ -145,10 +155,13 @@ def init(
 
 
 @command(app)
-def key(
-    path: Annotated[Path, typer.Argument(help="Private key to write; never share it.")],
-) -> None:
+def key(path: Path) -> None:
     """At a silo: create its key pair. Send PATH.pub to the coordinator.
+
+    Parameters
+    ----------
+    path
+        Private key to write; never share it.
 
     Examples
     --------
@@ -163,11 +176,16 @@ def key(
 
 @command(app)
 def certificates(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write.")],
-    *,
-    host: Annotated[list[str], typer.Option(help="Name or address silos use; may be repeated.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR")], *, host: list[str]
 ) -> None:
     """At the coordinator: create an authority and a server certificate (two years).
+
+    Parameters
+    ----------
+    folder
+        Folder to write.
+    host
+        Name or address silos use; may be repeated.
 
     Examples
     --------
@@ -206,9 +224,7 @@ def server(file: Federation) -> None:
 
 
 @command(app)
-def silo(
-    file: SiloFile,
-) -> None:
+def silo(file: SiloFile) -> None:
     """At a silo: serve the coordinator's requests until stopped. First run `mfairfl doctor`.
 
     Examples
@@ -226,7 +242,7 @@ def silo(
 
 
 @command(app)
-def run(file: Federation, json: RunJson = False) -> None:
+def run(file: Federation, *, json: RunJson = False) -> None:
     """At the coordinator: train over the silos that are online, or resume a stopped run.
 
     Examples
@@ -247,13 +263,15 @@ def run(file: Federation, json: RunJson = False) -> None:
 
 
 @command(app)
-def revoke(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The silo whose key is revoked.")],
-    file: Federation = Path("federation.toml"),
-) -> None:
+def revoke(name: str, file: Federation = Path("federation.toml")) -> None:
     """At the coordinator: a silo's key no longer counts, in this run and all later ones.
 
     The same key cannot be enrolled again. With a new key, the silo can come back.
+
+    Parameters
+    ----------
+    name
+        The silo whose key is revoked.
 
     Examples
     --------
@@ -273,9 +291,7 @@ def revoke(
 def ledger(
     file: SiloFile,
     *,
-    run: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only the requests of this run.")
-    ] = None,
+    run: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     json: Json = False,
 ) -> None:
     """At a silo: show what it answered the coordinator, and what it refused.
@@ -283,6 +299,11 @@ def ledger(
     Every answer has a line in ledger.jsonl in the silo's state folder, with the SHA-256 of the
     line before. If a line was changed, moved or removed, it is named, and the exit code is 2.
     Lines missing at the end are found only by the SHA-256 of the last line: note it elsewhere.
+
+    Parameters
+    ----------
+    run
+        Only the requests of this run.
 
     Examples
     --------
@@ -294,7 +315,9 @@ def ledger(
 
     stored = Ledger(load_silo(file).state)
     chain = stored.read()
-    lines = _of_run(chain.lines, run)
+    lines = [line for line in chain.lines if run in (None, line.run)]
+    if run is not None and not lines:
+        raise ConfigError("--run: " + unknown("run", run, {line.run for line in chain.lines}))
     totals = _totals(lines)
     if json:
         about = {"file": str(stored.path), "head": chain.head, "torn": chain.torn}
@@ -304,8 +327,10 @@ def ledger(
     if not chain.lines:
         typer.echo(f"{stored.path}: nothing was answered or refused yet")
         return
-    head = ["time (UTC)", "run", "kind", "about", "smallest set", "models", "bytes"]
-    print_table(head, map(_row, lines), right=(4, 5, 6), wrap=(3,))
+    from mfairfl.display import DisplayTable  # noqa: PLC0415 - loads pandas
+
+    heads = ["time (UTC)", "run", "kind", "about", "smallest set", "models", "bytes"]
+    print_table(DisplayTable.of(heads, map(_row, lines), numeric=[4, 5, 6], wrap=[3]))
     typer.echo(", ".join(f"{name}: {count:,}" for name, count in totals.items()))
     typer.echo(f"the chain holds, {len(chain.lines):,} lines; SHA-256 of the last: {chain.head}")
     if chain.torn:
@@ -315,37 +340,23 @@ def ledger(
         )
 
 
-def _of_run(lines: Sequence[LedgerLine], run: str | None) -> Sequence[LedgerLine]:
-    if run is None:
-        return lines
-    selected = [line for line in lines if line.run == run]
-    if not selected:
-        raise ConfigError("--run: " + unknown("run", run, {line.run for line in lines}))
-    return selected
-
-
-def _row(line: LedgerLine) -> list[str]:
-    smallest = min((rows.smallest for rows in line.row_sets), default=None)
-    return [
-        line.time[:19].replace("T", " "),
-        line.run,
-        line.kind or "?",
-        _about(line),
-        "" if smallest is None else f"{smallest:,}",
-        f"{line.models:,}" if line.models else "",
-        f"{line.answer_bytes:,}" if line.refusal is None else "",
-    ]
-
-
-def _about(line: LedgerLine) -> str:
-    """Return why a request was refused, or what its answer is about."""
+def _row(line: LedgerLine) -> list[str | int | None]:
+    """Return a line of the table: what a request was about, or why it was refused."""
     parts = [] if line.round is None else [f"round {line.round + 1:,}"]
     parts += [rows.what for rows in line.row_sets]
     if line.refusal is not None:
         parts = [f"refused: {line.refusal}"]
     if line.torn:
         parts.append(f"(before it a line was torn, {line.torn:,} bytes were dropped)")
-    return "; ".join(parts)
+    return [
+        line.time[:19].replace("T", " "),
+        line.run,
+        line.kind or "?",
+        "; ".join(parts),
+        min((rows.smallest for rows in line.row_sets), default=None),
+        line.models or None,
+        line.answer_bytes if line.refusal is None else None,
+    ]
 
 
 def _totals(lines: Sequence[LedgerLine]) -> dict[str, int]:

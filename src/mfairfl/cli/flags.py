@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from functools import partial, wraps
 from inspect import Parameter, Signature, getdoc, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
 
@@ -42,13 +44,37 @@ def examples(*lines: str) -> str:
 
 
 def command(app: typer.Typer, name: str | None = None) -> Callable[[Command], Command]:
-    """Add a command; the examples of its docstring end its help."""
+    """Add a command; its docstring is its help, with a text for each parameter, and examples.
+
+    A parameter that Typer is told nothing about is an argument, or a flag if it is keyword-only.
+    """
 
     def add(function: Command) -> Command:
-        text, _, lines = (getdoc(function) or "").partition("\n\nExamples\n--------\n")
-        return app.command(name, help=text, epilog=examples(*lines.splitlines()))(function)
+        text, *sections = re.split(r"\n\n(\w+)\n-+\n", getdoc(function) or "")
+        section = dict(zip(sections[::2], sections[1::2], strict=True))
+        texts = dict(re.findall(r"^(\w+)\n((?: {4}.+\n?)+)", section.get("Parameters", ""), re.M))
+        parameters = signature(function, eval_str=True).parameters.values()
+        described = [
+            _described(one, " ".join(texts.get(one.name, "").split())) for one in parameters
+        ]
+        function.__signature__ = Signature(described)  # type: ignore[attr-defined] # read by Typer
+        epilog = examples(*section["Examples"].splitlines())
+        return app.command(name, help=text, epilog=epilog)(function)
 
     return add
+
+
+def _described(parameter: Parameter, text: str) -> Parameter:
+    """Return a parameter with its help, as Typer reads it."""
+    kind, info = parameter.annotation, typer.Argument()
+    if get_origin(kind) is Annotated:
+        kind, info = get_args(kind)
+    elif parameter.kind is Parameter.KEYWORD_ONLY:
+        switch = [f"--{parameter.name.replace('_', '-')}"] * (kind is bool)  # without a --no-...
+        info = typer.Option(*switch)
+    info = copy(info)
+    info.help = text or info.help
+    return parameter.replace(annotation=Annotated[kind, info])
 
 
 def run_flags(*, but: Sequence[str] = ()) -> Callable[[Command], Command]:

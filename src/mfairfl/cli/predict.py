@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -32,57 +31,23 @@ if TYPE_CHECKING:
 
 _SPLIT = "split"
 _CSV, _PARQUET = ("", ".csv", ".txt"), (".parquet", ".pq")
-
-
-class RowSplit(StrEnum):
-    """Rows of a file that a run was trained on."""
-
-    test = "test"
-    validation = "validation"
-    train = "train"
-    all = "all"
-
-
-class Decisions(StrEnum):
-    """What the column `decision` holds."""
-
-    labels = "labels"
-    binary = "binary"
+RowSplit = Literal["test", "validation", "train", "all"]
 
 
 @option_flags(FILE_OPTIONS)
 def predict(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `mfairfl train`.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN")],
     *,
-    csv: Annotated[
-        Path,
-        typer.Option(help="Rows with the columns the run was trained on: CSV, Parquet, ..."),
-    ],
-    out: Annotated[Path, typer.Option(help="File to write: .csv or .parquet.")],
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME,...", help="Columns to copy: id,name; may be repeated."),
-    ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(help="Score above which a decision is favourable; 0.5 if omitted."),
-    ] = None,
-    decisions: Annotated[
-        Decisions, typer.Option(help="Whether decisions are values of the label or 0 and 1.")
-    ] = Decisions.labels,
-    client: Annotated[
-        str | None,
-        typer.Option(help="Whose model decides every row, if each client has its own."),
-    ] = None,
-    split: Annotated[
-        RowSplit,
-        typer.Option(help="Rows to decide, of the file that the run was trained on."),
-    ] = RowSplit.all,
+    csv: Path,
+    out: Path,
+    keep: Annotated[list[str] | None, typer.Option(metavar="NAME,...")] = None,
+    threshold: float | None = None,
+    decisions: Literal["labels", "binary"] = "labels",
+    client: str | None = None,
+    split: RowSplit = "all",
     flags: Mapping[str, Any],
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Import the module that the run names as its model.")
-    ] = False,
+    force: bool = False,
+    trust: bool = False,
     json: Json = False,
 ) -> None:
     """Write a score and a decision for each row, and measure them if labels are present.
@@ -95,6 +60,29 @@ def predict(
 
     The file that the run was trained on is recognised by its SHA-256. A column split then says
     which rows are train, validation and test rows, and the numbers are those of the test rows.
+
+    Parameters
+    ----------
+    run
+        Run folder of `mfairfl train`.
+    csv
+        Rows with the columns the run was trained on: CSV, Parquet, ...
+    out
+        File to write: .csv or .parquet.
+    keep
+        Columns to copy: id,name; may be repeated.
+    threshold
+        Score above which a decision is favourable; 0.5 if omitted.
+    decisions
+        Whether decisions are values of the label or 0 and 1.
+    client
+        Whose model decides every row, if each client has its own.
+    split
+        Rows to decide, of the file that the run was trained on.
+    force
+        Replace an existing file.
+    trust
+        Import the module that the run names as its model.
 
     Examples
     --------
@@ -122,17 +110,27 @@ def predict(
         frame = frame.iloc[places]
     rows = predictor.read(frame, name=name)
     table = predictor.predict_frame(
-        rows,
-        keep=copied,
-        labels=decisions is Decisions.labels,
-        threshold=threshold,
-        client=client,
+        rows, keep=copied, labels=decisions == "labels", threshold=threshold, client=client
     ).assign(row=places)
     measured_split, measurable = None, rows
     if splits is not None:
         table[_SPLIT], measured_split = splits, reported(set(splits))
         measurable = predictor.read(frame[splits == measured_split], name=name)
     _write(out, table)
+    facts = {
+        "out": str(out),
+        "rows": len(table),
+        "favourable": int(table["favourable"].sum()),
+        "kept": copied,
+        "threshold": threshold,
+        "missing": rows.missing,
+        "unseen": rows.unseen,
+        "notes": [*content.notes, *rows.notes],
+        "kind": predictor.served.kind,
+        "warnings": warnings,
+        "measured_split": measured_split,
+        "metrics": None,
+    }
     measured = metrics = None
     try:
         measured = predictor.measure(measurable, threshold=threshold, client=client)
@@ -141,41 +139,25 @@ def predict(
     if measured is not None:
         # Beside the constant classifier of the run's train rows.
         metrics = measured.table(majority=record.tallies["train"])
+        facts |= StoredTable.of(metrics).model_dump(mode="json")
+        facts["measured_rows"] = measured.tally.n
         what = f"{measured_split or 'labelled'} rows"
         warnings += model_warnings(metrics, measured.tally, AdviceSettings.of(record), rows=what)
-    decided = int(table["favourable"].sum())
     if json:
-        facts = {
-            "out": str(out),
-            "rows": len(table),
-            "favourable": decided,
-            "kept": copied,
-            "threshold": threshold,
-            "missing": rows.missing,
-            "unseen": rows.unseen,
-            "notes": [*content.notes, *rows.notes],
-            "kind": predictor.served.kind,
-            "warnings": warnings,
-            "measured_split": measured_split,
-            "metrics": None,
-        }
-        if measured is not None and metrics is not None:
-            facts |= StoredTable.of(metrics).model_dump(mode="json")
-            facts["measured_rows"] = measured.tally.n
         print_json(facts)
         return
     for warning in warnings:
         print_text(f"warning: {warning}")
     favoured = f"{predictor.task.label} = {predictor.task.favourable}"
-    typer.echo(f"{out}: {len(table):,} rows, {decided:,} decided {favoured}")
+    typer.echo(f"{out}: {len(table):,} rows, {facts['favourable']:,} decided {favoured}")
     for note in rows.notes:
         typer.echo(f"note: {note}")
     if threshold is not None:
         typer.echo(f"decided above {threshold:g}; the run measured decisions above 0.5")
     if predictor.randomised:
         typer.echo("the model is randomised: decisions were drawn at random with seed 0")
-    if measured is not None and metrics is not None:
-        _print_measured(f"{measured.tally.n:,} {what}", metrics)
+    if metrics is not None:
+        _print_measured(f"{facts['measured_rows']:,} {what}", metrics)
 
 
 def _chosen_rows(
@@ -187,34 +169,34 @@ def _chosen_rows(
     from mfairfl.runs.record import reported  # noqa: PLC0415
     from mfairfl.runs.rows import splits_of_rows  # noqa: PLC0415
 
-    places, chosen = np.arange(len(content.frame)), split is not RowSplit.all
+    places, warnings = np.arange(len(content.frame)), []
     try:
         splits = splits_of_rows(record, content, name=name)
     except DataError as error:
-        if chosen:
+        if split != "all":
             raise
-        return places, None, [str(error)]
+        splits, warnings = None, [str(error)]
     if splits is None:
-        if chosen:
+        if split != "all":
             raise DataError(f"{name}: not the file that the run was trained on; leave --split out")
-        return places, None, []
+        return places, None, warnings
     if _SPLIT in copied:
         raise DataError(
             f"{name}: the column '{_SPLIT}' cannot be kept: the scores have one of that name; "
             "rename it"
         )
-    if chosen:
+    if split != "all":
         places = np.flatnonzero(splits == split)
         if not len(places):
             raise DataError(f"{name}: the run has no {split} rows; choose another --split")
     splits = splits[places]
-    trained = int((splits == "train").sum())
-    warning = (
-        f"{name} is the file that the run was trained on, and {trained:,} of {len(places):,} rows "
-        "are train rows, on which a model looks better than on new ones. The numbers below are of "
-        f"the {reported(set(splits))} rows alone"
-    )
-    return places, splits, [warning] * bool(trained)
+    if trained := int((splits == "train").sum()):
+        warnings.append(
+            f"{name} is the file that the run was trained on, and {trained:,} of {len(places):,} "
+            "rows are train rows, on which a model looks better than on new ones. The numbers "
+            f"below are of the {reported(set(splits))} rows alone"
+        )
+    return places, splits, warnings
 
 
 def _write(out: Path, table: pd.DataFrame) -> None:

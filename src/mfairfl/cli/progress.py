@@ -11,15 +11,8 @@ from signal import SIGTERM, signal
 from typing import TYPE_CHECKING, Any, Self
 
 import typer
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from mfairfl.cli.show import INTERRUPTED, say
 
@@ -92,15 +85,15 @@ class Bar:
         self.lines = not console.is_terminal and not quiet
         self._counting = False
         self._numbers, self._last_line = list[str](), 0
-        times: list[ProgressColumn] = [TimeRemainingColumn(), TextColumn("left")]
-        if elapsed:
-            times = [TimeElapsedColumn(), TextColumn("gone"), *times]
+        left = [progress.TimeRemainingColumn(), progress.TextColumn("left")]
+        gone = [progress.TimeElapsedColumn(), progress.TextColumn("gone")]
+        times: list[progress.ProgressColumn] = [*gone, *left] if elapsed else left
         self._room = console.width - _BAR - _TIME * len(times) // 2 - 3
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=_BAR),
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(bar_width=_BAR),
             *times,
-            TextColumn("{task.fields[numbers]}", markup=False),
+            progress.TextColumn("{task.fields[numbers]}", markup=False),
             console=console,
             disable=not console.is_terminal,
             get_time=clock,
@@ -141,19 +134,15 @@ class Bar:
         self._bar.reset(self._id, total=total, completed=done)
         self._bar.start()
 
-    def move(self, done: float) -> None:
-        """Move the bar."""
-        self._bar.update(self._id, completed=done)
-
-    def show(self, name: str, numbers: Sequence[str]) -> None:
-        """Show a name, and as many numbers as fit beside it."""
+    def show(self, name: str, numbers: Sequence[str], done: float | None = None) -> None:
+        """Move the bar, and show a name with as many numbers as fit beside it."""
         text = ""
         for number in numbers:
             longer = f"{text}  {number}".strip()
             if len(longer) > self._room - len(name):
                 break
             text = longer
-        self._bar.update(self._id, description=name, numbers=text)
+        self._bar.update(self._id, description=name, numbers=text, completed=done)
 
     def show_round(
         self, round_: int, rounds: int, values: Mapping[str, Any], conflicts: int | None = None
@@ -162,21 +151,19 @@ class Bar:
 
         A round that was not measured moves the bar and leaves the last numbers beside it.
         """
-        name = f"round {round_}/{rounds}"
+        title = f"round {round_}/{rounds}"
         if set(_SHOWN.values()) <= values.keys():
-            self._numbers = [f"{key} {_three_digits(values[n])}" for key, n in _SHOWN.items()]
+            self._numbers = [
+                f"{key} undefined" if values[name] is None else f"{key} {values[name]:.3f}"
+                for key, name in _SHOWN.items()
+            ]
             if conflicts is not None:
                 self._numbers.append(f"conflicts {conflicts}")
             tenth = round_ - self._last_line >= max(1, round(rounds / 10))
             if self.lines and (tenth or round_ in (0, rounds)):
                 self._last_line = round_
-                say("  ".join([name, *self._numbers]))
-        self.move(round_)
-        self.show(name, self._numbers)
-
-
-def _three_digits(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.3f}"
+                say("  ".join([title, *self._numbers]))
+        self.show(title, self._numbers, round_)
 
 
 class RoundProgress(Bar):
@@ -253,18 +240,17 @@ class TrialProgress(Bar):
 
     def on_round(self, share: float) -> None:
         """Move the bar by a part of a trial."""
-        self.move(self._complete + share)
+        self._bar.update(self._id, completed=self._complete + share)
 
     def on_trial(self, trial: SearchTrial, complete: int) -> None:
         """Show the numbers of a complete trial."""
         self._complete = complete
-        accuracy = f"accuracy {trial.mean('accuracy'):.4f}"
-        numbers = [accuracy, f"violation {trial.violation:.4f}"]
         name = f"trial {complete}/{self._trials}"
-        values = ", ".join(f"{key}={value}" for key, value in trial.values.items())
-        self.move(complete)
-        self.show(name, numbers)
+        accuracy, violation = trial.mean("accuracy"), trial.violation
+        numbers = [f"accuracy {accuracy:.4f}", f"violation {violation:.4f}"]
+        self.show(name, numbers, complete)
         if self.lines:
+            values = ", ".join(f"{key}={value}" for key, value in trial.values.items())
             say("  ".join([name, *numbers, values]))
 
 
@@ -310,12 +296,14 @@ class ManyRuns(Bar):
             done = sum(self._runs[name].work * share for name, share in self._shares.items())
             if resumes:
                 self.work.completed = done  # earlier work does not count as speed
-            self.move(done)
-            self.show(self._name, self._counts())
+            self.show(self._name, self._counts(), done)
             twentieth = int(20 * done / max(1.0, self.work.total or 0.0))
             if self.lines and twentieth > self._twentieth:
                 self._twentieth = twentieth
-                say(f"{self._name}: {', '.join([*self._counts(), *self._times()])}")
+                times = [f"{_minutes(self.work.elapsed or 0.0)} gone"]
+                if (left := self.work.time_remaining) is not None:
+                    times.append(f"about {_minutes(left)} left")
+                say(f"{self._name}: {', '.join([*self._counts(), *times])}")
 
     def _counts(self) -> list[str]:
         total = sum(run.rounds for run in self._runs.values())
@@ -323,11 +311,6 @@ class ManyRuns(Bar):
         ended = sum(share == 1 for share in self._shares.values())
         rounds = [f"{done:,.0f}/{total:,} rounds"] if total else []
         return [*rounds, f"{ended}/{len(self._runs)} runs"]
-
-    def _times(self) -> list[str]:
-        left = self.work.time_remaining
-        estimate = [] if left is None else [f"about {_minutes(left)} left"]
-        return [f"{_minutes(self.work.elapsed or 0.0)} gone", *estimate]
 
 
 def _minutes(seconds: float) -> str:

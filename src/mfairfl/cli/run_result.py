@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import typer
 
-from mfairfl.cli.show import HINT, print_display, print_note, print_text
+from mfairfl.cli.show import HINT, print_note, print_table, print_text
 from mfairfl.display import Cell, DisplayTable, Head
 from mfairfl.display.numbers import DECIMAL
 from mfairfl.display.tables import Entry
@@ -84,17 +84,13 @@ def print_numbers(table: MetricTable, goal: Sequence[str] = ()) -> None:
         label = _LABELS.get(name, name)
         mark, aim = (" *", "the goal of this run: ") if name in goal else ("", "")
         head = Cell(label + mark, meaning=aim + _meaning(name))
-        constant = DECIMAL.one(table.constant_classifier.get(name))
-        rows.append([head, *_cells(table[name]), constant])
-        by_attribute = {s.attribute: s for s in table.sections if len(table.sections) > 1}
-        measures = {
-            attribute: number
-            for attribute, section in by_attribute.items()
-            for number in section.measures
-            if number.name == name
-        }
-        rows += [[f"  {attribute}", *_cells(n), ""] for attribute, n in measures.items()]
-        numbers = {label: table[name]} | {f"{a}.{label}": n for a, n in measures.items()}
+        rows.append([head, *_cells(table[name]), DECIMAL.one(table.constant_classifier.get(name))])
+        numbers = {label: table[name]}
+        for section in table.sections if len(table.sections) > 1 else ():
+            for number in section.measures:
+                if number.name == name:
+                    rows.append([f"  {section.attribute}", *_cells(number), ""])
+                    numbers[f"{section.attribute}.{label}"] = number
         undefined += [(place, n.undefined) for place, n in numbers.items() if n.value is None]
     columns = [
         Head("number", numeric=False),
@@ -103,7 +99,7 @@ def print_numbers(table: MetricTable, goal: Sequence[str] = ()) -> None:
         Head("noise floor", "if exactly fair"),
         Head("constant classifier", "same for all"),
     ]
-    print_display(DisplayTable(columns=columns, rows=rows))
+    print_table(DisplayTable(columns=columns, rows=rows))
     # Below the table: a reason is a sentence, too long for a cell.
     for place, reason in undefined:
         print_text(f"{place}: undefined ({reason})")
@@ -164,39 +160,33 @@ def _print_clients(table: MetricTable, goal: Sequence[str]) -> None:
         f"{short_name(name.removesuffix('_violation'))} violation *": name for name in goal
     }
     words = {"AUC": "roc_auc", "selected": "selection_rate", "base rate": "base_rate"}
-    rates = {"AUC": "roc_auc", **violations, **words}
-    heads = ["client", "rows", "accuracy", "interval", *rates]
-    rows: list[list[Entry]] = [
-        [
-            client.name,
-            client.rows,
-            DECIMAL.one(client["accuracy"].value),
-            _interval(client["accuracy"]),
-            *_values(client, rates.values()),
-        ]
-        for client in table.clients
-    ]
-    _print_meanings(words.items())
-    print_display(DisplayTable.of(heads, rows, numeric=[1, 2, *range(4, len(heads))]))
+    numbers = {"AUC": "roc_auc", **violations, **words}
+    heads = ["client", "rows", "accuracy", "interval", *numbers]
+    rows: list[list[Entry]] = []
+    for client in table.clients:
+        accuracy = client["accuracy"]
+        rows.append([client.name, client.rows, DECIMAL.one(accuracy.value), _interval(accuracy)])
+        rows[-1] += _values(client, numbers.values())
+    _print_meanings(words)
+    print_table(DisplayTable.of(heads, rows, numeric=[1, 2, *range(4, len(heads))]))
 
 
 def _print_groups(table: MetricTable) -> None:
     heads = ["attribute", "group", "rows", *_RATES]
-    rows: list[list[Entry]] = [
+    rows = [
         [section.attribute, group.name, group.rows, *_values(group, _RATES.values())]
         for section in table.sections
         for group in section.groups
     ]
-    words = ("true pos.", "false pos.", "calib. error")
-    _print_meanings((word, _RATES[word]) for word in words)
-    print_display(DisplayTable.of(heads, rows, numeric=range(2, len(heads))))
+    _print_meanings({word: _RATES[word] for word in ("true pos.", "false pos.", "calib. error")})
+    print_table(DisplayTable.of(heads, rows, numeric=range(2, len(heads))))
 
 
-def _values(part: Slice, names: Iterable[str]) -> list[str]:
+def _values(part: Slice, names: Iterable[str]) -> list[Entry]:
     return [DECIMAL.one(part.get(name).value) for name in names]
 
 
-def _print_meanings(words: Iterable[tuple[str, str]]) -> None:
+def _print_meanings(words: Mapping[str, str]) -> None:
     """Print what the headings of a table mean: each with its word of the glossary."""
-    for heading, word in words:
+    for heading, word in words.items():
         print_note(f"{heading}: {_meaning(word)}")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Sequence
 from textwrap import fill, indent
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:  # `mfairfl --help` shows no table
     from mfairfl.checks.column_checks import ColumnFacts
-    from mfairfl.display import DisplayTable
+    from mfairfl.display import DisplayTable, Head
 
 PIPE_WIDTH, READABLE = 120, 90
 INTERRUPTED = 130  # exit code
@@ -57,77 +56,47 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False))
 
 
-def print_table(
-    head: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    right: Sequence[int] = (),
-    wrap: Sequence[int] = (),
-    under: Mapping[str, str] | None = None,
-    notes: Sequence[str] = (),
-) -> None:
-    """Print a table to standard output.
+def print_table(table: DisplayTable) -> None:
+    """Print a table to standard output, below each row what it means.
 
-    Columns in `right` are numbers. Where the terminal is too narrow, headings and the columns in
-    `wrap` are broken between words; names and numbers never are, even if lines get too long.
-    `under` says below a heading what its column means, `notes` below each row what the row means;
-    an empty note leaves no line.
+    Where the terminal is too narrow, headings and the columns that may wrap are broken between
+    words; names and numbers never are, even if lines get too long.
     """
-    console, cells = terminal(), [list(row) for row in rows]
-    widths = _widths(head, cells, wrap, under or {}, console.width)
+    console, rows = terminal(), table.shown()
+    widths = _widths(table.columns, [[cell.plain for cell in row] for row in rows], console.width)
     console.width = max(console.width, sum(widths) + len(_GAP) * (len(widths) - 1))
-    headings = [Text(name) for name in head]
-    for heading in headings:
-        if meaning := (under or {}).get(heading.plain):
-            heading.append(f"\n{meaning}", "not bold dim")
 
     def grid(*, heads: bool) -> Grid:
         look: dict[str, Any] = {"padding": (0, 1, 0, 0), "pad_edge": False, "show_edge": False}
-        table = Grid(box=box.SIMPLE_HEAD, show_header=heads, **look)
-        for i, (heading, width) in enumerate(zip(headings, widths, strict=True)):
-            table.add_column(heading, justify="right" if i in right else "left", width=width)
-        return table
+        part = Grid(box=box.SIMPLE_HEAD, show_header=heads, **look)
+        for column, width in zip(table.columns, widths, strict=True):
+            heading = Text(column.label)
+            if column.detail:
+                heading.append(f"\n{column.detail}", "not bold dim")
+            part.add_column(heading, justify="right" if column.numeric else "left", width=width)
+        return part
 
     console.print()
     part = grid(heads=True)
-    for row, note in zip_longest(cells, notes, fillvalue=""):
-        part.add_row(*row)
-        if note:
+    for row in rows:
+        part.add_row(*(cell.plain for cell in row))
+        if row[0].meaning:
             console.print(part)
-            print_note(note)
+            print_note(row[0].meaning)
             part = grid(heads=False)
-    if part.row_count or not cells:
+    if part.row_count or not rows:
         console.print(part)
     console.print()
 
 
-def print_display(table: DisplayTable) -> None:
-    """Print a table to standard output, below each row what it means."""
-    rows, columns = table.shown(), table.columns
-    print_table(
-        [column.label for column in columns],
-        [[cell.plain for cell in row] for row in rows],
-        right=[i for i, column in enumerate(columns) if column.numeric],
-        wrap=[i for i, column in enumerate(columns) if column.wrap],
-        under={column.label: column.detail for column in columns},
-        notes=[row[0].meaning for row in rows],
-    )
-
-
-def _widths(
-    head: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    wrap: Sequence[int],
-    under: Mapping[str, str],
-    room: int,
-) -> list[int]:
+def _widths(columns: Sequence[Head], rows: Sequence[Sequence[str]], room: int) -> list[int]:
     """Return the widths of columns: all they need, or so much less that they fit if they can."""
     widths, least = [], []
-    for i, (heading, *cells) in enumerate(zip(head, *rows, strict=True)):
-        words = [word for cell in cells for word in cell.split()] if i in wrap else cells
-        whole = [*heading.split(), *under.get(heading, "").split(), *words]
+    for column, *cells in zip(columns, *rows, strict=True):
+        words = [word for cell in cells for word in cell.split()] if column.wrap else cells
+        whole = [*column.label.split(), *column.detail.split(), *words]
         least.append(max(map(len, ["", *whole])))
-        widths.append(max(map(len, [heading, *cells, *whole])))
+        widths.append(max(map(len, [column.label, *cells, *whole])))
     room -= len(_GAP) * (len(widths) - 1)
     while sum(widths) > room and widths != least:
         widest = max(range(len(widths)), key=lambda i: (widths[i] > least[i], widths[i]))
@@ -137,12 +106,13 @@ def _widths(
 
 def print_columns(columns: Sequence[ColumnFacts]) -> None:
     """Print what was made of each column of a file; long examples are cut."""
+    from mfairfl.display import DisplayTable  # noqa: PLC0415 - loads pandas
+
     head = ["column", "role", "type", "missing", "values"]
     rows = [[c.name, c.role, c.type, f"{c.missing:,}", c.extent] for c in columns]
     used = sum(max(map(len, cells)) + len(_GAP) for cells in zip(head, *rows, strict=True))
     room = max(terminal().width - used, len("example"))
-    examples = [
-        c.example if len(c.example) <= room else f"{c.example[: room - 1]}…" for c in columns
-    ]
-    shown = [[*row, example] for row, example in zip(rows, examples, strict=True)]
-    print_table([*head, "example"], shown, right=(3,))
+    for row, column in zip(rows, columns, strict=True):
+        example = column.example
+        row.append(example if len(example) <= room else f"{example[: room - 1]}…")
+    print_table(DisplayTable.of([*head, "example"], rows, numeric=[3]))

@@ -23,31 +23,29 @@ def train(
     file: ConfigFile = None,
     *,
     flags: Mapping[str, Any],
-    config: Annotated[Path | None, run_option(help="The same as the argument.")] = None,
-    out: Annotated[
-        Path | None, run_option(help="Run folder; by default runs/DATA-STRATEGY-SCHEME-sSEED.")
-    ] = None,
-    plots: Annotated[
-        bool, run_option("--plots", help="Draw rounds.svg and clients.svg into the run folder.")
-    ] = False,
-    workers: Annotated[
-        int | None,
-        run_option(
-            min=1,
-            help="Threads for the clients (same result for any number); default: all processors.",
-        ),
-    ] = None,
-    policy: Annotated[
-        Path | None,
-        run_option(
-            help="A policy.toml: clients release what it allows, as silos with this policy do."
-        ),
-    ] = None,
+    config: Annotated[Path | None, run_option()] = None,
+    out: Annotated[Path | None, run_option()] = None,
+    plots: Annotated[bool, run_option("--plots")] = False,
+    workers: Annotated[int | None, run_option(min=1)] = None,
+    policy: Annotated[Path | None, run_option()] = None,
     json: RunJson = False,
 ) -> None:
     """Train a federated model, measure it, and write a run folder.
 
     Repeat the command to resume an interrupted run.
+
+    Parameters
+    ----------
+    config
+        The same as the argument.
+    out
+        Run folder; by default runs/DATA-STRATEGY-SCHEME-sSEED.
+    plots
+        Draw rounds.svg and clients.svg into the run folder.
+    workers
+        Threads for the clients (same result for any number); default: all processors.
+    policy
+        A policy.toml: clients release what it allows, as silos with this policy do.
 
     Examples
     --------
