@@ -52,20 +52,16 @@ class Oracle:
 
 
 def test_the_most_accurate_setting_that_is_fair_enough_wins():
-    run = Oracle()
-    found = halve(subjects(study("fairfed", "fedavg"), 8), run)
-    tried = {
-        (s.trial.data, s.trial.strategy): [
-            setting.get("training.lr", 0.002) for setting in s.settings
-        ]
-        for s in subjects(study("fairfed", "fedavg"), 8)
-    }
-    for one in found:
-        rates = tried[one.subject.trial.data, one.subject.trial.strategy]
-        fair = one.subject.trial.strategy == "fairfed"
+    tuned = subjects(study("fairfed", "fedavg"), 8)
+    tried = [
+        [setting.get("training.lr", 0.002) for setting in subject.settings] for subject in tuned
+    ]
+    halve(tuned, Oracle())
+    for subject, rates in zip(tuned, tried, strict=True):
+        fair = subject.trial.strategy == "fairfed"
         best = max(rate for rate in rates if not fair or rate <= 0.01)
-        assert one.setting.get("training.lr", 0.002) == best
-        assert one.score.accuracy == pytest.approx(0.6 + best)
+        assert subject.settings[0].get("training.lr", 0.002) == best
+        assert subject.scores[0].accuracy == pytest.approx(0.6 + best)
 
 
 def test_every_method_climbs_the_same_rungs_on_the_same_folds():
@@ -87,9 +83,10 @@ def test_methods_that_protect_clients_are_judged_by_the_spread_of_the_clients():
                 for c in configs]  # fmt: skip
 
     variant = {"name": "drfl", "search": {"strategy.q": [0.01, 1.0, 5.0]}}
-    (one, _) = halve(subjects(study(variant), 8), run)
+    first, _ = tuned = subjects(study(variant), 8)
+    halve(tuned, run)
     # .01 and less are allowed: q = 1 is the most accurate of those
-    assert one.setting == {"strategy.q": 1.0}
+    assert first.settings[0] == {"strategy.q": 1.0}
 
 
 def test_the_first_candidate_is_the_default_and_none_comes_twice():
@@ -104,9 +101,9 @@ def test_the_first_candidate_is_the_default_and_none_comes_twice():
 
 
 def test_the_lock_file_holds_what_was_chosen():
-    run = Oracle()
-    found = halve(subjects(study("fairfed"), 4), run, rungs=(Rung(settings=4, folds=(0,)),))
-    lock = tomllib.loads(write_lock(found, "Chosen"))
+    tuned = subjects(study("fairfed"), 4)
+    halve(tuned, Oracle(), rungs=(Rung(settings=4, folds=(0,)),))
+    lock = tomllib.loads(write_lock(tuned, "Chosen"))
     assert {data: dict(values["fairfed"]) for data, values in lock.items()} == {
-        one.subject.trial.data: dict(one.setting) for one in found
+        subject.trial.data: dict(subject.settings[0]) for subject in tuned
     }

@@ -108,6 +108,15 @@ def test_own_data_come_from_a_run_s_configuration(tmp_path):
         ('data = ["adult"]\nstrategies = ["fedavg"]\nprotocols = ["10*20"]', "protocols.0"),
         ('data = ["adult", "adult"]\nstrategies = ["fedavg"]', "'adult' appears twice"),
         ('data = ["adult"]\nstrategies = ["fedavg", "fedavg"]', "'fedavg' appears twice"),
+        ('data = ["adult"]\nstrategies = ["fedavg"]\nsplits = ["iid", "iid"]', "splits: 'iid' ap"),
+        (
+            'data = ["adult"]\nstrategies = ["fedavg"]\nnotions = ["dp", "demographic_parity"]',
+            "once",
+        ),
+        (
+            'data = ["adult"]\nstrategies = ["fedavg"]\nkind = "curves"\nsplits = ["iid", "high"]',
+            "one split and one notion",
+        ),
         ('data = [{label = "a"}]\nstrategies = ["fedavg"]', "either name"),
     ],
 )

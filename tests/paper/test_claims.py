@@ -51,7 +51,7 @@ def test_who_dominates():
         method("trade", 0.86, 0.100, ("∘", "•")),
         method("constant", 0.84, 0.000, ("", "∘")),  # perfectly fair, and no method
     )
-    assert dominating(long, "adult", DP) == ["both", "one"]
+    assert list(dominating(long, "adult", DP)) == ["both", "one"]
     shown = "| table-1 | adult | DP | both, one (not after Holm) |"
     assert shown in write_claims({"table-1": long})
     assert "None does." in write_claims({"table-1": table(OURS, method("t", 0.8, 0.1))})

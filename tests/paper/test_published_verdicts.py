@@ -7,7 +7,7 @@ import pytest
 
 from mfairfl.experiments.tabulate import tabulate
 from mfairfl.paper.claims import verdict, write_verdicts
-from mfairfl.paper.published import published_for
+from mfairfl.paper.reproduce import published_for
 from table_runs import DP, example_runs, layout, runs
 
 

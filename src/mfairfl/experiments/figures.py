@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import ArrayLike
 
 from mfairfl.colours import DASHES, GRID, INK, MUTED, PALETTE, tint
-from mfairfl.errors import DataError, require_known
-from mfairfl.experiments.frames import require_columns, require_unique
+from mfairfl.errors import DataError
 from mfairfl.experiments.study_tables import POOLED, POOLED_NOTE
-from mfairfl.fairness import notion as notion_of
 from mfairfl.files import write_atomically
 
 # A client may be called "$A$": names are text, never formulas.
@@ -102,9 +101,8 @@ def method_styles(
     {'mfairfl': '*', 'fedavg': 'o'}
     """
     names = list(dict.fromkeys(strategies))
-    star = MethodStyle(
-        colour=PALETTE[0], marker="*", fill=PALETTE[0], size=12, dashes="-", hatch=""
-    )
+    look: dict[str, Any] = {"colour": PALETTE[0], "fill": PALETTE[0], "dashes": "-", "hatch": ""}
+    star = MethodStyle(**look, marker="*", size=12)
     styles = {reference: star} if reference in names else {}
     first = len(styles)  # the star's colour, dashes and hatching are its own
     marks = [mark for mark in MARKERS if mark != "*"]
@@ -167,7 +165,7 @@ def plot_pareto(
     split: str,
     protocol: str,
     notion: str,
-    frontiers: Frontiers | None = None,
+    frontiers: Frontiers = MappingProxyType({}),
     reference: str = "mfairfl",
     pooled: Sequence[str] = (),
 ) -> Figure:
@@ -181,7 +179,7 @@ def plot_pareto(
     frame : DataFrame
         Results, one row per run. Runs that were trained for no notion (empty `notion`) are drawn
         with those of `notion`.
-    frontiers : mapping, optional
+    frontiers : mapping
         For a data set, violations (rising) and the best accuracy any classifier has at them.
     reference : str
         The method drawn as a star.
@@ -193,20 +191,11 @@ def plot_pareto(
     >>> plot_pareto(results, data=["adult"], split="high", protocol="40x5",
     ...             notion="demographic_parity")  # doctest: +SKIP
     """
-    name = notion_of(notion).name
-    violation = f"{name}_violation"
+    violation = f"{notion}_violation"
     floor = f"floor_{violation}"
-    keys = ["data", "split", "protocol", "strategy", "notion", "seed"]
-    require_columns(frame, [*keys, "accuracy", violation, floor, "constant_accuracy"])
-    if frame["notion"].isna().any():
-        raise DataError("frame: column 'notion' has nan; read it with keep_default_na=False")
     chosen = (frame["split"] == split) & (frame["protocol"] == protocol)
-    chosen &= frame["notion"].isin([name, ""]) & (frame["strategy"] != "constant")
+    chosen &= frame["notion"].isin([notion, ""]) & (frame["strategy"] != "constant")
     runs = frame[chosen]
-    require_unique(runs, ["data", "strategy", "seed"], "keep one run of each")
-    where = f"frame: no runs of split {split}, protocol {protocol}, notion {name}"
-    require_known("data", data, set(runs["data"]), DataError, where=where)
-    runs = runs[runs["data"].isin(data)]
     logarithmic = _spreads(runs, violation)
     figure = Figure(figsize=(max(6.5, 1 + 3.6 * len(data)), 4.8), layout="constrained", dpi=DPI)
     panels = figure.subplots(1, len(data), squeeze=False)[0]
@@ -217,7 +206,7 @@ def plot_pareto(
         panel.axvline(middle, color=MUTED, linewidth=0.9, label="noise floor", zorder=0)
         _plot_points(panel, rows, violation, styles, pooled)
         _set_violation_axis(panel, rows, violation, middle, logarithmic=logarithmic)
-        _plot_bounds(panel, rows, (frontiers or {}).get(label))
+        _plot_bounds(panel, rows, frontiers.get(label))
         panel.set_title(label)
         panel.set_xlabel(violation.replace("_", " ") + (", log scale" if logarithmic else ""))
     panels[0].set_ylabel("accuracy")
@@ -341,9 +330,6 @@ def plot_client_bars(clients: pd.DataFrame) -> Figure:
     --------
     >>> plot_client_bars(clients)  # doctest: +SKIP
     """
-    keys = ["data", "strategy", "client", "seed"]
-    require_columns(clients, [*keys, "accuracy"])
-    require_unique(clients, keys, "keep one split, protocol and notion")
     labels, styles = list(dict.fromkeys(clients["data"])), method_styles(clients["strategy"])
     most = int(clients.groupby("data")["client"].nunique().max())
     size = max(6.5, 1.5 + 0.16 * most * (len(styles) + 1.5)), 1 + 2.4 * len(labels)

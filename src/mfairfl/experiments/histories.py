@@ -16,15 +16,15 @@ from matplotlib.ticker import MaxNLocator
 
 from mfairfl.colours import MUTED
 from mfairfl.display import DisplayTable
-from mfairfl.errors import DataError, RunDirectoryError, require_known
+from mfairfl.errors import RunDirectoryError
 from mfairfl.experiments.figures import DPI, STYLE, MethodStyle, legend_below, method_styles
-from mfairfl.experiments.frames import require_columns, require_unique
 from mfairfl.runs.history import number_in, read_rows
 from mfairfl.runs.record import RunRecord
 
 NUMBERS = ("accuracy", "client_accuracy_std")
 
 _RUN = ("protocol", "data", "strategy", "seed")
+_WITHIN = 0.005  # of a run's best
 # Differences of rates carry rounding errors; no two rates of real rows are as near as this.
 _ROUNDING = 1e-12
 
@@ -73,12 +73,12 @@ def multiplier_history(run_directory: str | Path) -> pd.DataFrame:
     return pd.DataFrame(multipliers, columns=["round", "cell", "value"])
 
 
-def epochs_to_best(history: pd.DataFrame, within: float = 0.005) -> pd.DataFrame:
+def epochs_to_best(history: pd.DataFrame) -> pd.DataFrame:
     """Return how many epochs each method needs to get close to its best.
 
-    For every run, the first epoch at which accuracy is at most `within` below the run's highest,
-    and at which the clients' standard deviation is at most `within` above the run's lowest. The
-    model before training (epoch 0) does not count.
+    For every run, the first epoch at which accuracy is at most .005 below the run's highest, and
+    at which the clients' standard deviation is at most .005 above the run's lowest. The model
+    before training (epoch 0) does not count.
 
     Parameters
     ----------
@@ -103,35 +103,23 @@ def epochs_to_best(history: pd.DataFrame, within: float = 0.005) -> pd.DataFrame
     >>> float(epochs["accuracy_epochs"]), float(epochs["client_accuracy_std_epochs"])
     (10.0, 5.0)
     """
-    if not within >= 0:
-        raise DataError(f"within: must be 0 or more, not {within}")
-    trained = trained_rounds(history).sort_values("epoch", kind="stable")
-    rows = []
+    trained = history[history["epoch"] > 0].sort_values("epoch", kind="stable")
+    firsts = []
     for key, run in trained.groupby([*_RUN], sort=False):
         behind = run["accuracy"].max() - run["accuracy"]
         above = run["client_accuracy_std"] - run["client_accuracy_std"].min()
-        near = [gap <= within + _ROUNDING for gap in (behind, above)]
-        firsts = [run["epoch"][good].min() for good in near]  # nan where nothing is defined
-        rows.append((*key, *firsts))
-    firsts_of = pd.DataFrame(rows, columns=[*_RUN, *NUMBERS])
+        near = [gap <= _WITHIN + _ROUNDING for gap in (behind, above)]
+        # nan where nothing is defined
+        firsts.append((*key, *(run["epoch"][good].min() for good in near)))
     lines = []
-    for key, runs in firsts_of.groupby([*_RUN[:-1]], sort=False):
-        line = dict(zip(_RUN, key, strict=False)) | {"runs": len(runs), "within": within}
+    by_method = pd.DataFrame(firsts, columns=[*_RUN, *NUMBERS]).groupby([*_RUN[:-1]], sort=False)
+    for key, runs in by_method:
+        line = dict(zip(_RUN, key, strict=False)) | {"runs": len(runs), "within": _WITHIN}
         for name in NUMBERS:
             line[f"{name}_epochs"] = runs[name].mean(skipna=False)
             line[f"{name}_epochs_std"] = runs[name].std(skipna=False)
         lines.append(line)
     return pd.DataFrame(lines)
-
-
-def trained_rounds(history: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a history, checked, without the models before training (epoch 0)."""
-    require_columns(history, [*_RUN, "epoch", *NUMBERS])
-    require_unique(history, [*_RUN, "epoch"], "keep one split and one notion")
-    trained = history[history["epoch"] > 0]
-    if trained.empty:
-        raise DataError("frame: has no rows after epoch 0; give runs with at least one round")
-    return trained
 
 
 def write_epochs_markdown(frame: pd.DataFrame) -> str:
@@ -141,9 +129,8 @@ def write_epochs_markdown(frame: pd.DataFrame) -> str:
     --------
     >>> print(write_epochs_markdown(epochs))  # doctest: +SKIP
     """
-    within = " and ".join(f"{value:g}" for value in dict.fromkeys(frame["within"]))
     parts = [
-        f"First epoch within {within} of the run's best: mean ± standard deviation over seeds. "
+        f"First epoch within {_WITHIN} of the run's best: mean ± standard deviation over seeds. "
         "Accuracy counts from its highest, the standard deviation of the clients' accuracies from "
         "its lowest value after training began."
     ]
@@ -160,10 +147,8 @@ def write_epochs_markdown(frame: pd.DataFrame) -> str:
                 for name in NUMBERS
             ]
             lines.append([strategy, *cells])
-        numeric = range(1, 1 + len(heads))
-        parts.append(
-            DisplayTable.of([str(protocol), *heads], lines, numeric=numeric).to_markdown()
-        )
+        table = DisplayTable.of([str(protocol), *heads], lines, numeric=range(1, 1 + len(heads)))
+        parts.append(table.to_markdown())
     return "\n\n".join(parts) + "\n"
 
 
@@ -191,10 +176,7 @@ def plot_convergence(history: pd.DataFrame, *, data: Sequence[str], protocol: st
     --------
     >>> plot_convergence(history, data=["adult"], protocol="40x5")  # doctest: +SKIP
     """
-    trained = trained_rounds(history)
-    trained = trained[trained["protocol"] == protocol]
-    where = f"frame: no runs of protocol {protocol}"
-    require_known("data", data, set(trained["data"]), DataError, where=where)
+    trained = history[(history["epoch"] > 0) & (history["protocol"] == protocol)]
     styles = method_styles(history["strategy"])
     size = max(6.5, 1 + 3.6 * len(data)), 7.6
     figure = Figure(figsize=size, layout="constrained", dpi=DPI)
@@ -253,17 +235,13 @@ def plot_multipliers(rounds: pd.DataFrame) -> Figure:
     Parameters
     ----------
     rounds : DataFrame
-        Columns round, cell, value as of `multiplier_history`; for several runs also a column run
-        with their names, one panel each.
+        Columns round, cell, value as of `multiplier_history`, and run: a panel for each name.
 
     Examples
     --------
-    >>> plot_multipliers(multiplier_history("runs/adult"))  # doctest: +SKIP
+    >>> rounds = multiplier_history("runs/adult").assign(run="adult")  # doctest: +SKIP
+    >>> plot_multipliers(rounds)  # doctest: +SKIP
     """
-    require_columns(rounds, ["round", "cell", "value"])
-    key = [name for name in ("run", "round", "cell") if name in rounds.columns]
-    require_unique(rounds, key, "tell runs apart by a column 'run'")
-    rounds = rounds if "run" in rounds.columns else rounds.assign(run="")
     runs = {str(name): rows for name, rows in rounds.groupby("run", sort=False)}
     figure = Figure(figsize=(8, 0.8 + 2.4 * len(runs)), layout="constrained", dpi=DPI)
     panels = figure.subplots(len(runs), 1, sharex=True, squeeze=False)[:, 0]

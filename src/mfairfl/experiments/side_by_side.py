@@ -23,7 +23,7 @@ from mfairfl.display.numbers import DECIMAL
 from mfairfl.errors import ConfigError
 from mfairfl.experiments.figures import MARKERS, STYLE, legend_below, save_figure
 from mfairfl.experiments.study_tables import POOLED, POOLED_NOTE
-from mfairfl.fairness.results import Measured, MetricTable, Slice
+from mfairfl.fairness.results import Measured, Slice
 from mfairfl.references import known_reference
 from mfairfl.runs.execute import Run
 from mfairfl.runs.record import RunRecord
@@ -195,8 +195,10 @@ def _lines(
     scores = [name for name in _SCORES if any(name in table.overall for table in tables)]
     for name in ("accuracy", *scores, *goal, "worst_client_accuracy", "client_accuracy_gap"):
         numbers = tuple(table.get(name) for table in tables)
-        worst = name == "worst_client_accuracy"
-        notes = tuple(map(_worst, tables)) if worst else ()
+        notes: tuple[str, ...] = ()
+        if name == "worst_client_accuracy":
+            worst = [table.worst("accuracy", "clients") for table in tables]
+            notes = tuple("" if client is None else client.name for client in worst)
         yield Line(part="all", metric=name, numbers=numbers, notes=notes)
     groups, clients = [t.by_group for t in tables], [t.by_client for t in tables]
     for attribute, names in groups[0].items():
@@ -204,22 +206,16 @@ def _lines(
             slices = [by_group[attribute][group] for by_group in groups]
             for name in GROUP_METRICS:
                 yield _line("group", f"{attribute} {group}", name, slices)
-    for client in clients[0]:
-        slices = [by_client[client] for by_client in clients]
+    for name_of_client in clients[0]:
+        slices = [by_client[name_of_client] for by_client in clients]
         violations = [name for name in goal if any(name in part.numbers for part in slices)]
         for name in ("accuracy", *violations):
-            yield _line("client", client, name, slices)
+            yield _line("client", name_of_client, name, slices)
 
 
 def _line(part: Literal["group", "client"], whom: str, name: str, slices: Sequence[Slice]) -> Line:
-    numbers = tuple(own.get(name) for own in slices)
+    numbers = tuple(part_of_run.get(name) for part_of_run in slices)
     return Line(part=part, whom=whom, metric=name, numbers=numbers)
-
-
-def _worst(table: MetricTable) -> str:
-    """Return the client of lowest accuracy; nothing if no client has one."""
-    worst = table.worst("accuracy", "clients")
-    return "" if worst is None else worst.name
 
 
 @rc_context(STYLE)

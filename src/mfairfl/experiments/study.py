@@ -13,15 +13,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from mfairfl.data.values import StrictModel
 from mfairfl.errors import ConfigError, first_problem, unknown
@@ -159,14 +153,20 @@ class Study(StrictModel):
             ("strategies", [*self.labels, *dict.fromkeys(self.references)]),
             ("references", list(self.references)),
             ("seeds", list(self.seeds)),
+            ("splits", list(self.splits)),
+            ("notions", list(self.notions)),
+            ("protocols", list(self.protocols)),
         )
         for what, labels in named:
             if twice := {label for label in labels if labels.count(label) > 1}:
-                raise ValueError(f"{what}: {sorted(twice)[0]!r} appears twice; give it a label")
+                fix = "give it a label" if what in ("data", "strategies") else "give it once"
+                raise ValueError(f"{what}: {sorted(twice)[0]!r} appears twice; {fix}")
         if self.reference is not None and self.reference not in self.labels:
             raise ValueError(f"reference: {unknown('strategy', self.reference, self.labels)}")
         if self.references and self.kind == "curves":
             raise ValueError("references: have no rounds to draw; use them with kind = 'table'")
+        if self.kind == "curves" and (len(self.splits) > 1 or len(self.notions) > 1):
+            raise ValueError("kind: curves are drawn for one split and one notion; give one each")
         if "boosting-threshold" in self.references and not self.notions:
             raise ValueError("references: boosting-threshold is fitted for a notion; give notions")
         return self
@@ -235,6 +235,38 @@ def load_study(source: str | Path | Mapping[str, Any]) -> Study:
     return study.model_copy(update={"data": data, "lock": lock})
 
 
+class _Place(NamedTuple):
+    """Where trials stand in the tables, and the settings that this decides."""
+
+    where: dict[str, Any]
+    """Protocol, data, split and seed."""
+    base: dict[str, Any]
+    """Sections that hold for all trials on the data set."""
+    rows: dict[str, Any]
+    """By dotted key: which rows a trial trains and measures on."""
+
+
+def _places(study: Study) -> Iterator[_Place]:
+    """Yield every protocol, data set, split and seed."""
+    for protocol, data, split, seed in itertools.product(
+        study.protocols, study.data, study.splits, study.seeds
+    ):
+        file = {} if data.config is None else settings(data.config, {})
+        base = {  # the data's own file wins
+            key: {**study.base.get(key, {}), **value} if isinstance(value, dict) else value
+            for key, value in {**study.base, **file}.items()
+        }
+        rows = {
+            **({} if data.name is None else {"data.name": data.name}),
+            **({} if data.sensitive is None else {"data.sensitive": list(data.sensitive)}),
+            **({} if split == "own" else {"clients.scheme": split}),
+            **({} if not data.options else {"clients.options": data.options}),
+            "seed": seed,
+        }
+        where = {"protocol": protocol, "data": data.label, "split": split, "seed": seed}
+        yield _Place(where, base, rows)
+
+
 def trials(study: Study) -> list[Trial]:
     """Return the work list, budget by budget, data set by data set.
 
@@ -245,51 +277,38 @@ def trials(study: Study) -> list[Trial]:
     [('fedavg', ''), ('mfairfl', 'demographic_parity'), ('mfairfl', 'equalized_odds')]
     """
     lock: Lock = {} if study.lock is None else load_toml(Path(study.lock))
-    places = itertools.product(study.protocols, study.data, study.splits, study.seeds)
     return [
         trial
-        for place in places
+        for place in _places(study)
         for variant in study.strategies
         for trial in _trials_of(study, lock, place, variant)
     ]
 
 
 def _trials_of(
-    study: Study,
-    lock: Lock,
-    place: tuple[str, DataVariant, str, int],
-    variant: StrategyVariant,
+    study: Study, lock: Lock, place: _Place, variant: StrategyVariant
 ) -> Iterator[Trial]:
-    protocol, data, split, seed = place
-    rounds, epochs = (int(part) for part in protocol.split("x"))
-    chosen = lock.get(data.label, {}).get(variant.tuned_as, {})
-    base = _base_settings(study, data)
+    data = place.where["data"]
+    rounds, epochs = (int(part) for part in place.where["protocol"].split("x"))
     for label, hyper_parameters in variant.expanded():
         options = {
-            **_row_settings(data, split, seed),
+            **place.rows,
             # A curve has a point for every round.
             **({"training.evaluate_every": 1} if study.kind == "curves" else {}),
-            **chosen,
+            **lock.get(data, {}).get(variant.tuned_as, {}),
             **hyper_parameters,
             "training.rounds": rounds,
             "training.local_epochs": epochs,
         }
-        who = f"{label} on {data.label}"
-        config = make_config(nested(options, base), who)
+        source = f"{label} on {data}"
+        config = make_config(nested(options, place.base), source)
         if (steps := config.server_rounds()) != rounds:
             # Budgets of as many steps are one run.
             options |= {"training.rounds": steps, "training.local_epochs": 1}
-        for name in _goals(study, config):
-            wanted = options | ({"fairness.notion": name} if name else {})
-            yield Trial(
-                data=data.label,
-                split=split,
-                protocol=protocol,
-                strategy=label,
-                notion=name,
-                seed=seed,
-                config=make_config(nested(wanted, base), who),
-            )
+        for goal in _goals(study, config):
+            aim = {"fairness.notion": goal} if goal else {}
+            config = make_config(nested(options | aim, place.base), source)
+            yield Trial(**place.where, strategy=label, notion=goal, config=config)
 
 
 def reference_trials(study: Study) -> list[Trial]:
@@ -301,65 +320,34 @@ def reference_trials(study: Study) -> list[Trial]:
     >>> [(t.strategy, t.notion, t.seed) for t in reference_trials(study)]
     [('boosting', '', 0), ('boosting', '', 1)]
     """
-    places = itertools.product(study.protocols, study.data, study.splits, study.seeds)
     return [
         Trial(
-            data=data.label,
-            split=split,
-            protocol=protocol,
+            **place.where,
             strategy=name,
             notion=goal,
-            seed=seed,
-            config=_reference_config(study, data, split, seed, goal),
+            config=_reference_config(place, goal),
             pooled=True,
         )
-        for protocol, data, split, seed in places
+        for place in _places(study)
         for name in study.references
         for goal in (study.notions if name == "boosting-threshold" else ("",))
     ]
 
 
-def _reference_config(study: Study, data: DataVariant, split: str, seed: int, goal: str) -> Config:
+def _reference_config(place: _Place, goal: str) -> Config:
     """Return the rows and, for thresholds, the goal; how methods train plays no part."""
     sections = ("data", "task", "clients", *(("fairness", "output") if goal else ()))
-    base = {key: value for key, value in _base_settings(study, data).items() if key in sections}
-    who, options = f"references on {data.label}", _row_settings(data, split, seed)
-    if goal:
-        options |= {"fairness.notion": goal, "output.rule": "threshold"}
-    config = make_config(nested(options, base), who)
+    base = {key: value for key, value in place.base.items() if key in sections}
+    aim = {"fairness.notion": goal, "output.rule": "threshold"} if goal else {}
+    source = f"references on {place.where['data']}"
+    config = make_config(nested(place.rows | aim, base), source)
     losses = [name for name in config.fairness.notion if notion(name).statistic == "loss"]
     if goal and losses:
         raise ConfigError(
-            f"{who}: boosting-threshold changes decisions, not losses; leave it out or "
+            f"{source}: boosting-threshold changes decisions, not losses; leave it out or "
             f"use another notion than '{losses[0]}'"
         )
     return config
-
-
-def _row_settings(data: DataVariant, split: str, seed: int) -> dict[str, Any]:
-    """Return the dotted settings that decide which rows a trial trains and measures on."""
-    return {
-        **({} if data.name is None else {"data.name": data.name}),
-        **({} if data.sensitive is None else {"data.sensitive": list(data.sensitive)}),
-        **({} if split == "own" else {"clients.scheme": split}),
-        **({} if not data.options else {"clients.options": data.options}),
-        "seed": seed,
-    }
-
-
-def _base_settings(study: Study, data: DataVariant) -> dict[str, Any]:
-    """Return the sections that hold for all trials on a data set; its own file wins."""
-    return _merged(study.base, {} if data.config is None else settings(data.config, {}))
-
-
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay one nested configuration over another, section by section."""
-    return {
-        key: {**base.get(key, {}), **over[key]}
-        if isinstance(over.get(key), dict)
-        else over.get(key, base.get(key))
-        for key in {**base, **over}
-    }
 
 
 def _goals(study: Study, config: Config) -> tuple[str, ...]:

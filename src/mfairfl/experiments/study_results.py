@@ -13,24 +13,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from mfairfl.experiments import histories, study_tables
 from mfairfl.experiments.figures import plot_client_bars, plot_pareto, save_figure
-from mfairfl.experiments.frames import csv_of, write_rows
-from mfairfl.experiments.histories import (
-    epochs_to_best,
-    multiplier_history,
-    plot_convergence,
-    plot_multipliers,
-    read_history,
-    write_epochs_markdown,
-)
 from mfairfl.experiments.study import Study, Trial
-from mfairfl.experiments.study_tables import (
-    TableLayout,
-    short_name,
-    write_latex,
-    write_markdown,
-    write_text,
-)
+from mfairfl.experiments.study_tables import TableLayout
 from mfairfl.experiments.tabulate import Published, tabulate
 from mfairfl.fairness import frontier
 from mfairfl.fairness.rates import decision_notions
@@ -39,13 +25,14 @@ from mfairfl.files import write_atomically
 from mfairfl.runs.outcome import nearly_constant
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.reference_records import ReferenceRecord
-from mfairfl.text import markdown_escaped
+from mfairfl.text import formula_safe_frame, formula_unsafe, markdown_escaped
 
 _OVERALL = ("accuracy", "balanced_accuracy", "true_positive_rate", "selection_rate")
 _SCORES = ("roc_auc", "loss", "expected_calibration_error")  # not in records of earlier versions
 _CLIENTS = ("client_accuracy_std", "client_accuracy_gap")
 _WIDEST, _STEPS = 0.3, 61  # where a frontier line ends, and its points
 _KINDS = ("svg", "png")
+_TEXT = ("protocol", "data", "split", "strategy", "notion", "metric", "attribute", "mark")
 
 PublishedFor = Callable[[TableLayout], Published]
 """Finds the published numbers of a table."""
@@ -88,7 +75,7 @@ class FinishedStudy:
     study: Study
     runs: Sequence[tuple[Trial, RunRecord]]
     folder: Path
-    references: Sequence[tuple[Trial, ReferenceRecord]] = ()
+    references: Sequence[tuple[Trial, ReferenceRecord]]
 
     def layout(self) -> TableLayout:
         """Return how the study's table is laid out."""
@@ -118,44 +105,43 @@ class FinishedStudy:
         return trial.directory(self.folder / "runs")
 
 
-def write_table(
-    done: FinishedStudy,
-    *,
-    published: PublishedFor | None = None,
-    sections: Sections | None = None,
-) -> StudyResult:
+def write_table(done: FinishedStudy, published: PublishedFor, sections: Sections) -> StudyResult:
     """Write rows, table and figures into the study's folder."""
     layout, folder = done.layout(), done.folder
-    rows = [_row(*pair) for pair in done.runs]
-    frame = pd.DataFrame(rows + [_row(*pair) for pair in done.references])
+    rows = [_row(*pair) for pair in done.runs] + [_row(*pair) for pair in done.references]
+    frame = pd.DataFrame(rows)
     folder.mkdir(parents=True, exist_ok=True)
     write_rows(frame, folder / f"{done.name}-runs")
-    long = tabulate(frame, layout, None if published is None else published(layout))
-    extra = () if sections is None else sections(long, layout)
+    long = tabulate(frame, layout, published(layout))
     for suffix, content in (
-        ("md", write_markdown(long, layout, sections=extra)),
+        ("md", study_tables.write_markdown(long, layout, sections=sections(long, layout))),
         ("csv", csv_of(long)),
-        ("tex", write_latex(long, layout)),
+        ("tex", study_tables.write_latex(long, layout)),
     ):
         write_atomically(folder / f"{done.name}.{suffix}", content.encode())
     for protocol in layout.protocols:
         for split in layout.splits:
             _draw(done, frame, layout, protocol, split)
-    return StudyResult(folder=folder, runs=frame, table=long, text=write_text(long, layout))
+    return StudyResult(
+        folder=folder, runs=frame, table=long, text=study_tables.write_text(long, layout)
+    )
 
 
 def write_curves(done: FinishedStudy) -> StudyResult:
     """Write every round's test numbers, their curves, and the epochs each method needs."""
-    parts = [read_history(done.directory(trial)).assign(**_place(trial)) for trial, _ in done.runs]
+    parts = [
+        histories.read_history(done.directory(trial)).assign(**_place(trial))
+        for trial, _ in done.runs
+    ]
     history, folder, study = pd.concat(parts, ignore_index=True), done.folder, done.study
     folder.mkdir(parents=True, exist_ok=True)
     write_rows(history, folder / f"{done.name}-rounds")
     data = [d.label for d in study.data]
     for protocol in study.protocols:
-        figure = plot_convergence(history, data=data, protocol=protocol)
+        figure = histories.plot_convergence(history, data=data, protocol=protocol)
         save_figure(figure, folder / f"{done.name}-{protocol}", kinds=_KINDS)
-    epochs = epochs_to_best(history)
-    text = f"# {markdown_escaped(study.title)}\n\n{write_epochs_markdown(epochs)}"
+    epochs = histories.epochs_to_best(history)
+    text = f"# {markdown_escaped(study.title)}\n\n{histories.write_epochs_markdown(epochs)}"
     write_atomically(folder / f"{done.name}.md", text.encode())
     write_atomically(folder / f"{done.name}.csv", csv_of(epochs).encode())
     return StudyResult(folder=folder, runs=history, table=epochs, text=text)
@@ -257,17 +243,30 @@ def _draw(
             reference=layout.reference,
             pooled=layout.pooled_references,
         )
-        save(figure, short_name(notion).lower())
+        save(figure, study_tables.short_name(notion).lower())
     here = [
         (trial, record)
         for trial, record in done.runs
         if (trial.protocol, trial.split) == (protocol, split)
         and trial.notion in {"", *layout.notions[:1]}
     ]
-    save(plot_client_bars(_clients(here)), "clients")
-    rounds = _multipliers(done, [trial for trial, _ in here if trial.strategy == layout.reference])
-    if not rounds.empty:
-        save(plot_multipliers(rounds), "multipliers")
+    clients = [
+        {**_place(trial), "client": client.name, "accuracy": client["accuracy"].value}
+        for trial, record in here
+        for client in record.table("test").clients
+    ]
+    save(plot_client_bars(pd.DataFrame(clients)), "clients")
+    # Of each data set the first seed's run.
+    firsts: dict[str, Trial] = {}
+    for trial, _ in here:
+        if trial.notion and trial.strategy == layout.reference:
+            firsts.setdefault(trial.data, trial)
+    multipliers = [
+        histories.multiplier_history(done.directory(trial)).assign(run=data)
+        for data, trial in firsts.items()
+    ]
+    if any(len(history) for history in multipliers):
+        save(histories.plot_multipliers(pd.concat(multipliers, ignore_index=True)), "multipliers")
 
 
 def _frontiers(done: FinishedStudy, split: str, notion: str) -> dict[str, tuple[Any, Any]]:
@@ -282,23 +281,32 @@ def _frontiers(done: FinishedStudy, split: str, notion: str) -> dict[str, tuple[
     return frontiers
 
 
-def _clients(runs: Sequence[tuple[Trial, RunRecord]]) -> pd.DataFrame:
-    return pd.DataFrame(
-        [
-            {**_place(trial), "client": client.name, "accuracy": client["accuracy"].value}
-            for trial, record in runs
-            for client in record.table("test").clients
-        ]
-    )
+# ------------------------------------------------------------------ CSV and Parquet
 
 
-def _multipliers(done: FinishedStudy, runs: Sequence[Trial]) -> pd.DataFrame:
-    """Return the multipliers of one run per data set: that of the first seed."""
-    first: dict[str, Trial] = {}
-    for trial in runs:
-        if trial.notion:
-            first.setdefault(trial.data, trial)
-    histories = [
-        multiplier_history(done.directory(trial)).assign(run=data) for data, trial in first.items()
-    ]
-    return pd.concat(histories, ignore_index=True) if histories else pd.DataFrame()
+def write_rows(frame: pd.DataFrame, path: Path) -> None:
+    """Write CSV and Parquet, numbers in full; the same rows are the same bytes."""
+    text = formula_safe_frame(frame).to_csv(index=False, lineterminator="\n")
+    write_atomically(Path(f"{path}.csv"), text.encode())
+    write_atomically(Path(f"{path}.parquet"), frame.to_parquet(index=False))
+
+
+def csv_of(frame: pd.DataFrame) -> str:
+    r"""Return a frame as CSV, numbers with six digits.
+
+    Examples
+    --------
+    >>> csv_of(pd.DataFrame({"metric": ["accuracy"], "mean": [1 / 3], "std": [None]}))
+    'metric,mean,std\naccuracy,0.333333,\n'
+    """
+    safe = formula_safe_frame(frame)
+    return safe.to_csv(index=False, lineterminator="\n", float_format="%.6g")
+
+
+def read_csv(path: Path) -> pd.DataFrame:
+    """Read what `csv_of` returned: an empty notion, attribute or mark is text, not missing."""
+    kinds = dict.fromkeys(_TEXT, str)
+    frame = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=kinds)
+    frame = frame.fillna(dict.fromkeys(_TEXT, ""))
+    names = [name for name in _TEXT if name in frame.columns]
+    return frame.assign(**{name: frame[name].map(formula_unsafe) for name in names})

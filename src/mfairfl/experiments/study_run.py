@@ -127,8 +127,8 @@ def run_study(
     out: Path,
     *,
     watcher: StudyWatcher | None = None,
-    published: PublishedFor | None = None,
-    sections: Sections | None = None,
+    published: PublishedFor = lambda _: {},
+    sections: Sections = lambda *_: (),
 ) -> StudyResult:
     """Carry out a study and write its tables and figures into `out`, the runs below ``out/runs``.
 
@@ -137,28 +137,26 @@ def run_study(
 
     Parameters
     ----------
-    published : callable, optional
+    published : callable
         Finds numbers of others that stand beside ours in the table.
-    sections : callable, optional
+    sections : callable
         Writes further paragraphs for the Markdown page.
     """
     started, folder = time.perf_counter(), out / "runs"
     work, pooled = trials(study), reference_trials(study)
-    runs = {trial.directory(folder): trial.config for trial in work}
-    references = {
-        path: ReferenceRequest(name=known_reference(trial.strategy), config=trial.config, out=path)
-        for trial in pooled
-        for path in [trial.directory(folder)]
-    }
-    todo, fits = [(config, path) for path, config in runs.items()], list(references.values())
+    paths = {trial.directory(folder): trial for trial in work}
+    runs = [(trial.config, path) for path, trial in paths.items()]
+    fits = [
+        ReferenceRequest(name=known_reference(trial.strategy), config=trial.config, out=path)
+        for path, trial in {trial.directory(folder): trial for trial in pooled}.items()
+    ]
     if watcher is not None:
-        watcher.begin(name, planned_runs(todo, fits))
-    progress = None if watcher is None else watcher.on_round
-    records = run_many(todo, fits, progress=progress)
+        watcher.begin(name, planned_runs(runs, fits))
+    records = run_many(runs, fits, progress=None if watcher is None else watcher.on_round)
     if watcher is not None:
         watcher.stage("writing tables and figures")
-    by_path = dict(zip(runs, records, strict=True))
-    fitted_by_path = {path: ReferenceRecord.read(path) for path in references}
+    by_path = dict(zip(paths, records, strict=True))
+    fitted_by_path = {fit.out: ReferenceRecord.read(fit.out) for fit in fits}
     done = FinishedStudy(
         name=name,
         study=study,
@@ -167,7 +165,7 @@ def run_study(
         folder=out,
     )
     if study.kind == "table":
-        result = write_table(done, published=published, sections=sections)
+        result = write_table(done, published, sections)
     else:
         result = write_curves(done)
     _write_costs(done, time.perf_counter() - started)
@@ -187,7 +185,6 @@ def _write_costs(done: FinishedStudy, seconds: float) -> None:
         "seeds": len(done.study.seeds),
         "protocols": list(done.study.protocols),
         "processor_minutes_of_all_runs": round(sum(taken.values()) / 60, 1),
-        **_reference_costs(done),
         "minutes_of_this_call": round(seconds / 60, 1),
         "machine": {
             "processors": len(os.sched_getaffinity(0)),
@@ -197,14 +194,9 @@ def _write_costs(done: FinishedStudy, seconds: float) -> None:
             "torch": version("torch"),
         },
     }
+    if fits := {record.identity: record.seconds for _, record in done.references}:
+        minutes = round(sum(fits.values()) / 60, 1)
+        costs = {"references": len(fits), "processor_minutes_of_all_references": minutes}
+        made[done.name] |= costs
     text = json.dumps(made, indent=2, sort_keys=True) + "\n"
     write_atomically(path, text.encode())
-
-
-def _reference_costs(done: FinishedStudy) -> dict[str, Any]:
-    """Return how many pooled references there are and what they took; nothing without any."""
-    seconds = {record.identity: record.seconds for _, record in done.references}
-    if not seconds:
-        return {}
-    minutes = round(sum(seconds.values()) / 60, 1)
-    return {"references": len(seconds), "processor_minutes_of_all_references": minutes}

@@ -15,7 +15,6 @@ import pandas as pd
 
 from mfairfl.display import Block, DisplayTable, Head
 from mfairfl.display.tables import to_latex
-from mfairfl.errors import require_known
 from mfairfl.text import markdown_escaped
 
 LEVEL = 0.05
@@ -89,18 +88,10 @@ class TableLayout:
     without_clients: tuple[str, ...] = ()
     pooled_references: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        require_known("reference", [self.reference], self.strategies, where=self.name)
-
     @property
     def models(self) -> tuple[str, ...]:
         """The notions; one empty name if there are none."""
         return self.notions or ("",)
-
-    @property
-    def rows(self) -> tuple[str, ...]:
-        """The strategies, then the pooled references."""
-        return (*self.strategies, *self.pooled_references)
 
     def named_attributes(self, data: str) -> tuple[str, ...]:
         """Return the attributes that have a violation each; none if there is only one."""
@@ -335,14 +326,13 @@ def _table(
         f"{short_name(notion)}: {measure.heading}" if short and notion else measure.heading
         for notion, measure in cells
     ]
-    lines = {
-        strategy: [numbers.text(place, strategy, notion, one) for notion, one in cells]
-        for strategy in layout.rows
-    }
-    rows: list[Sequence[str] | Block] = [[name, *lines[name]] for name in layout.strategies]
-    if layout.pooled_references:
-        rows.append(Block(f"pooled references {POOLED}"))
-    rows += [[f"{name} {POOLED}", *lines[name]] for name in layout.pooled_references]
+    rows: list[Sequence[str] | Block] = []
+    for name in (*layout.strategies, *layout.pooled_references):
+        mark = f" {POOLED}" if name in layout.pooled_references else ""
+        if mark and name == layout.pooled_references[0]:
+            rows.append(Block(f"pooled references {POOLED}"))
+        texts = (numbers.text(place, name, notion, measure) for notion, measure in cells)
+        rows.append([name + mark, *texts])
     caption = "" if short else notions[0].replace("_", " ")
     columns = [Head(head, numeric=False) for head in ("method", *heads)]
     return DisplayTable(caption=caption, columns=columns, rows=rows)

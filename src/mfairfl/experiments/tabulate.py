@@ -16,12 +16,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from mfairfl.experiments.frames import require_columns, require_unique
 from mfairfl.experiments.study_tables import LEVEL, POOLED, TableLayout, TableMeasure, measures
 from mfairfl.fairness.uncertainty import holm
 
 _METHOD = ["protocol", "data", "split", "strategy", "notion"]
-_RUN = [*_METHOD, "seed"]
 _NUMBER = ["metric", "attribute", "mean", "std", "n", "runs", "published"]
 _TESTS = ["difference", "t_p", "wilcoxon_p", "holm_p", "effect"]
 _NOT_TESTED = {"mark": "", "pairs": 0, **dict.fromkeys(_TESTS, math.nan)}
@@ -58,11 +56,6 @@ def tabulate(
         95 %, not corrected), "†" a pooled reference: not tested. ``difference`` is reference −
         other over ``pairs`` seeds. ``holm_p`` corrects ``t_p`` over all tests of one protocol.
 
-    Raises
-    ------
-    DataError
-        If a column is missing or a run appears twice.
-
     Examples
     --------
     >>> layout = TableLayout(
@@ -76,15 +69,6 @@ def tabulate(
     >>> tabulate(frame, layout)[["strategy", "metric", "mean", "t_p"]].head(1).to_dict("records")
     [{'strategy': 'fedavg', 'metric': 'accuracy', 'mean': 0.25, 't_p': 1.0}]
     """
-    columns = [
-        measure.column
-        for data, notion in product(layout.data, layout.models)
-        for measure in measures(notion, layout.named_attributes(data))
-    ]
-    require_columns(frame, [*_RUN, *columns])
-    # An empty cell of a CSV file reads back as missing.
-    frame = frame.assign(notion=frame["notion"].fillna(""))
-    require_unique(frame, _RUN, "keep one of them")
     frame = frame.set_index("seed").sort_index()  # sums in the same order, whatever the rows'
     runs: _Runs = dict(iter(frame.groupby(_METHOD)))
     trained = set(frame.loc[frame["notion"] != "", "strategy"])
@@ -98,8 +82,9 @@ def tabulate(
 def _rows(
     runs: _Runs, trained: set[str], layout: TableLayout, published: Published
 ) -> Iterator[dict[str, Any]]:
+    strategies = (*layout.strategies, *layout.pooled_references)
     for *table, strategy, notion in product(
-        layout.protocols, layout.data, layout.splits, layout.rows, layout.models
+        layout.protocols, layout.data, layout.splits, strategies, layout.models
     ):
         runs_of_method, runs_of_reference = (
             runs.get((*table, name, notion if name in trained else ""))
@@ -140,20 +125,14 @@ def _compared(
     reference: pd.DataFrame | None,
     measure: TableMeasure,
 ) -> dict[str, Any]:
-    """Return the tests of a federated method against the reference; others have none."""
+    """Return the tests of a federated method against the reference, on the seeds of both."""
     if strategy in layout.pooled_references:
         return _NOT_TESTED | {"mark": POOLED}
-    if strategy == layout.reference:
+    if strategy == layout.reference or not measure.better:
         return _NOT_TESTED
-    return _tests(_values(reference, measure), values, measure)
-
-
-def _tests(
-    reference: pd.Series[float], other: pd.Series[float], measure: TableMeasure
-) -> dict[str, Any]:
-    """Test the seeds that both have."""
-    seeds = reference.index.intersection(other.index)
-    tests = paired(reference[seeds], other[seeds]) if measure.better else None
+    ours = _values(reference, measure)
+    seeds = ours.index.intersection(values.index)
+    tests = paired(ours[seeds], values[seeds])
     if tests is None:
         return _NOT_TESTED
     advantage = tests.difference * measure.better
@@ -199,11 +178,6 @@ def paired(reference: ArrayLike, other: ArrayLike) -> Paired | None:
     Paired or None
         None with fewer than two pairs.
 
-    Raises
-    ------
-    ValueError
-        If the values do not match one to one, or one of them is not finite.
-
     Examples
     --------
     >>> tests = paired([0.84, 0.85, 0.86], [0.81, 0.83, 0.85])
@@ -211,12 +185,6 @@ def paired(reference: ArrayLike, other: ArrayLike) -> Paired | None:
     0.020 0.0742 0.25 2.00
     """
     first, second = (np.asarray(values, dtype=np.float64) for values in (reference, other))
-    if first.ndim != 1 or first.shape != second.shape:
-        raise ValueError(
-            f"paired: shapes {first.shape} and {second.shape} are not two matched rows"
-        )
-    if not (np.isfinite(first).all() and np.isfinite(second).all()):
-        raise ValueError("paired: a value is not finite; leave out the seeds without a number")
     if len(first) < 2:
         return None
     d = _differences(first, second)

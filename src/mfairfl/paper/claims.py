@@ -246,42 +246,32 @@ def _published_better(long: pd.DataFrame, rows: pd.DataFrame) -> str | None:
     return f"{ahead} of {len(both)}"
 
 
-def dominating(long: pd.DataFrame, data: str, notion: str) -> list[str]:
+def dominating(long: pd.DataFrame, data: str, notion: str) -> dict[str, bool]:
     """Return the methods that are at least as accurate and as fair, and significantly more of one.
 
-    Significance is that of the paired t-test; a method that is significantly worse in the other
-    number does not dominate.
+    Significance is that of the paired t-test, and the value whether it survives Holm's correction;
+    a method that is significantly worse in the other number does not dominate.
     """
     here = _where(long, data=data, notion=notion, attribute="")
-    ahead, worse = [], []
+    ahead, significant, surviving = [], [], []
     for metric, sign in (("accuracy", 1), (f"{notion}_violation", -1)):
         rows = _where(here, metric=metric).set_index("strategy")
         ahead.append(sign * (rows["mean"] - rows["mean"][REFERENCE]) >= 0)
-        worse.append(rows["mark"] == "∘")
-    dominates = ahead[0] & ahead[1] & (worse[0] | worse[1])
-    return [
-        str(name) for name in dominates[dominates].index if name not in (REFERENCE, "constant")
-    ]
-
-
-def _survives(long: pd.DataFrame, data: str, notion: str, strategy: str) -> bool:
-    """Return whether what makes a method dominate also passes Holm's correction."""
-    here = _where(long, data=data, notion=notion, strategy=strategy, attribute="", mark="∘")
-    numbers = here["metric"].isin(["accuracy", f"{notion}_violation"])
-    return bool((here["holm_p"][numbers] < LEVEL).any())
+        significant.append(rows["mark"] == "∘")
+        surviving.append(significant[-1] & (rows["holm_p"] < LEVEL))
+    dominates = ahead[0] & ahead[1] & (significant[0] | significant[1])
+    survives = surviving[0] | surviving[1]
+    names = (name for name in dominates[dominates].index if name not in (REFERENCE, "constant"))
+    return {str(name): bool(survives[name]) for name in names}
 
 
 def _dominance(tables: Mapping[str, pd.DataFrame]) -> str:
     lines = []
     for name, long in tables.items():
-        notions = [n for n in dict.fromkeys(long["notion"]) if n]
-        for data, notion in product(dict.fromkeys(long["data"]), notions):
-            methods = [
-                method + ("" if _survives(long, data, notion, method) else " (not after Holm)")
-                for method in dominating(long, data, notion)
-            ]
-            if methods:
-                lines.append([name, data, short_name(notion), ", ".join(methods)])
+        for data, notion in product(dict.fromkeys(long["data"]), dict.fromkeys(long["notion"])):
+            if notion and (methods := dominating(long, data, notion)):
+                texts = [m + " (not after Holm)" * (not ok) for m, ok in methods.items()]
+                lines.append([name, data, short_name(notion), ", ".join(texts)])
     rule = (
         "A method dominates if its means of accuracy and violation are both at least as good and "
         "one of them significantly better."
@@ -294,16 +284,13 @@ def _clients(long: pd.DataFrame) -> str:
     heads = ["split", "data", "method", "accuracy", "client std", "mfairfl better", "worse"]
     lines = []
     names = {"accuracy": "accuracy", "client_accuracy_std": "client std"}
-    places = long[["split", "data", "strategy"]].drop_duplicates()
-    for split, data, strategy in places.itertuples(index=False):
-        chosen = _where(long, split=split, data=data, strategy=strategy)
-        by = {row.metric: row for row in chosen.itertuples()}
-        marks = {
-            sign: ", ".join(name for metric, name in names.items() if by[metric].mark == sign)
-            for sign in ("•", "∘")
-        }
-        means = [spread(by[metric]) for metric in names]
-        lines.append([split, data, strategy, *means, marks["•"], marks["∘"]])
+    for place, rows in long.groupby(["split", "data", "strategy"], sort=False):
+        by = {row.metric: row for row in rows.itertuples()}
+        better, worse = (
+            ", ".join(name for metric, name in names.items() if by[metric].mark == mark)
+            for mark in ("•", "∘")
+        )
+        lines.append([*map(str, place), *(spread(by[metric]) for metric in names), better, worse])
     return _markdown(heads, lines)
 
 

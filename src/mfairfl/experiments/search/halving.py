@@ -13,19 +13,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from mfairfl.experiments.search.space import (
-    Choices,
-    Space,
-    default_metrics,
-    default_space,
-    own_values,
-)
+from mfairfl.experiments.search import space as spaces
 from mfairfl.experiments.search.trials import Scored, choose, mean_of
 from mfairfl.experiments.study import StrategyVariant, Study, Trial, load_study, run_name, trials
 from mfairfl.experiments.study_run import StudyWatcher
@@ -63,26 +57,30 @@ RUNGS = (
 FOLDS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Subject:
-    """A method on a data set, for one notion, and the settings to try: what is tuned by itself."""
+    """A method on a data set, for one notion: what is tuned by itself.
+
+    Attributes
+    ----------
+    settings : list of Setting
+        Those that are left, best first once they were tried.
+    scores : list of Scored
+        Theirs on the last rung.
+    reason : str
+        Why the first was chosen.
+    rows : list of dict
+        Every trial so far.
+    """
 
     trial: Trial
-    settings: tuple[Setting, ...]
+    settings: list[Setting]
+    scores: list[Scored] = field(default_factory=list)
+    reason: str = ""
+    rows: list[dict[str, Any]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TunedSubject:
-    """A subject's setting, what it scored on all folds, why it was kept, and every trial."""
-
-    subject: Subject
-    setting: Setting
-    score: Scored
-    reason: str
-    trials: tuple[dict[str, Any], ...]
-
-
-def candidates(variant: StrategyVariant, count: int, seed: int) -> tuple[Setting, ...]:
+def candidates(variant: StrategyVariant, count: int, seed: int) -> list[Setting]:
     """Return `count` settings from a method's grids, the defaults first, without repetition.
 
     Examples
@@ -92,16 +90,16 @@ def candidates(variant: StrategyVariant, count: int, seed: int) -> tuple[Setting
     >>> [setting.get("training.lr") for setting in candidates(fedavg, 3, seed=0)]
     [None, 0.005, 0.002]
     """
-    space: Space = default_space(variant.name, Choices(LEARNING_RATES))
+    space: spaces.Space = spaces.default_space(variant.name, spaces.Choices(LEARNING_RATES))
     if variant.search is not None:
-        space = {key: Choices(grid) for key, grid in variant.search.items()}
+        space = {key: spaces.Choices(grid) for key, grid in variant.search.items()}
     grids = [part.examples for part in space.values()]
     points = [dict(zip(space, values, strict=True)) for values in itertools.product(*grids)]
     method = {"name": variant.name, **(variant.model_extra or {})}
-    defaults = own_values(make_config({"strategy": method}), space)
+    defaults = spaces.own_values(make_config({"strategy": method}), space)
     others = [point for point in points if point != defaults]
     order = stream(seed, "candidates", variant.label).permutation(len(others))
-    return ({}, *(others[i] for i in order[: count - 1]))
+    return [{}, *(others[i] for i in order[: count - 1])]
 
 
 def subjects(study: Study, count: int) -> list[Subject]:
@@ -120,39 +118,24 @@ def halve(
     *,
     rungs: Sequence[Rung] = RUNGS,
     tolerance: float = 0.01,
-) -> list[TunedSubject]:
+) -> None:
     """Take all subjects through the rungs at once, so that every processor has work."""
-    left = [list(range(len(subject.settings))) for subject in tuned]
-    scores: list[list[Scored]] = [[] for _ in tuned]
-    logs: list[list[dict[str, Any]]] = [[] for _ in tuned]
     for number, rung in enumerate(rungs):
-        left = [places[: rung.settings] for places in left]
-        jobs = [
-            (i, k, fold) for i, places in enumerate(left) for k in places for fold in rung.folds
-        ]
-        configs = [_config(tuned[i], tuned[i].settings[k], fold, rung) for i, k, fold in jobs]
-        records: dict[tuple[int, int], list[RunRecord]] = {}
-        for (i, k, _), record in zip(jobs, run(configs), strict=True):
-            records.setdefault((i, k), []).append(record)
-        for i, subject in enumerate(tuned):
-            scored = [_score(subject, records[i, k]) for k in left[i]]
-            logs[i] += [
-                _log(subject, k, number, rung, score)
-                for k, score in zip(left[i], scored, strict=True)
-            ]
-            order = ranked(scored, tolerance)
-            left[i] = [left[i][place] for place in order]
-            scores[i] = [scored[place] for place in order]
-    return [
-        TunedSubject(
-            subject=subject,
-            setting=subject.settings[left[i][0]],
-            score=scores[i][0],
-            reason=choose(scores[i], tolerance).reason,
-            trials=tuple(logs[i]),
-        )
-        for i, subject in enumerate(tuned)
-    ]
+        for subject in tuned:
+            subject.settings = subject.settings[: rung.settings]
+        places = [(one, setting) for one in tuned for setting in one.settings]
+        configs = [_config(one.trial, s, fold, rung) for one, s in places for fold in rung.folds]
+        records = iter(run(configs))
+        for subject in tuned:
+            scores = []
+            for setting in subject.settings:
+                score = _score(subject.trial, list(itertools.islice(records, len(rung.folds))))
+                scores.append(score)
+                subject.rows.append(_row(subject.trial, setting, number, rung, score))
+            order = ranked(scores, tolerance)
+            subject.settings = [subject.settings[place] for place in order]
+            subject.scores = [scores[place] for place in order]
+            subject.reason = choose(subject.scores, tolerance).reason
 
 
 def ranked(scores: Sequence[Scored], tolerance: float) -> list[int]:
@@ -172,23 +155,21 @@ def ranked(scores: Sequence[Scored], tolerance: float) -> list[int]:
     return order
 
 
-def _config(subject: Subject, setting: Setting, fold: int, rung: Rung) -> Config:
-    base = subject.trial.config
+def _config(trial: Trial, setting: Setting, fold: int, rung: Rung) -> Config:
     options = {
         **setting,
         "clients.folds": FOLDS,
         "clients.fold": fold,
-        "training.rounds": max(1, round(base.training.rounds * rung.share)),
+        "training.rounds": max(1, round(trial.config.training.rounds * rung.share)),
     }
-    return make_config(nested(options, base.model_dump(mode="json")), subject.trial.strategy)
+    return make_config(nested(options, trial.config.model_dump(mode="json")), trial.strategy)
 
 
-def _score(subject: Subject, records: Sequence[RunRecord]) -> Scored:
+def _score(trial: Trial, records: Sequence[RunRecord]) -> Scored:
     """Return means over folds; the violation is the notion's, or the spread of the clients."""
-    config = subject.trial.config
     # Nothing must be small for a method that protects nobody.
-    protects = config.strategy.create().card.protects != "nothing"
-    metric = default_metrics(config)[0] if protects else None
+    protects = trial.config.strategy.create().card.protects != "nothing"
+    metric = spaces.default_metrics(trial.config)[0] if protects else None
     tests = [record.table("test") for record in records]
     return Scored(
         accuracy=mean_of([test["accuracy"].value for test in tests]),
@@ -198,13 +179,13 @@ def _score(subject: Subject, records: Sequence[RunRecord]) -> Scored:
     )
 
 
-def _log(subject: Subject, k: int, number: int, rung: Rung, score: Scored) -> dict[str, Any]:
+def _row(trial: Trial, setting: Setting, number: int, rung: Rung, score: Scored) -> dict[str, Any]:
     return {
-        "data": subject.trial.data,
-        "strategy": subject.trial.strategy,
-        "notion": subject.trial.notion,
+        "data": trial.data,
+        "strategy": trial.strategy,
+        "notion": trial.notion,
         "rung": number,
-        "setting": json.dumps(dict(subject.settings[k]), sort_keys=True),
+        "setting": json.dumps(dict(setting), sort_keys=True),
         "folds": len(rung.folds),
         "share": rung.share,
         "accuracy": score.accuracy,
@@ -213,19 +194,20 @@ def _log(subject: Subject, k: int, number: int, rung: Rung, score: Scored) -> di
     }
 
 
-def write_lock(tuned: Sequence[TunedSubject], title: str) -> str:
+def write_lock(tuned: Sequence[Subject], title: str) -> str:
     """Return the lock file: each data set's and method's chosen values, and what they scored."""
     lines = [f"# {title}"]
-    for data, of_data in itertools.groupby(tuned, key=lambda choice: choice.subject.trial.data):
-        for choice in of_data:
-            lines += ["", f"[{json.dumps(data)}.{json.dumps(choice.subject.trial.strategy)}]"]
-            lines += [f"# {choice.reason}"]
-            lines += [
-                f"# accuracy {choice.score.accuracy:.4f}, violation {choice.score.violation:.4f} "
-                f"(noise floor {choice.score.floor:.4f})"
-            ]
+    for subject in tuned:
+        score = subject.scores[0]
+        lines += [
+            "",
+            f"[{json.dumps(subject.trial.data)}.{json.dumps(subject.trial.strategy)}]",
+            f"# {subject.reason}",
+            f"# accuracy {score.accuracy:.4f}, violation {score.violation:.4f} "
+            f"(noise floor {score.floor:.4f})",
             # JSON's numbers, strings and booleans are TOML's.
-            lines += [f"{json.dumps(k)} = {json.dumps(v)}" for k, v in choice.setting.items()]
+            *(f"{json.dumps(k)} = {json.dumps(v)}" for k, v in subject.settings[0].items()),
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -245,8 +227,9 @@ def make_lock(
             watcher.begin("tuning", planned_runs(work))
         return run_many(work, progress=None if watcher is None else watcher.on_round)
 
-    tuned = halve(subjects(read, RUNGS[0].settings), run)
-    rows = pd.DataFrame([row for choice in tuned for row in choice.trials])
+    tuned = subjects(read, RUNGS[0].settings)
+    halve(tuned, run)
+    rows = pd.DataFrame([row for subject in tuned for row in subject.rows])
     text = rows.to_csv(index=False, lineterminator="\n", float_format="%.6g")
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "tuning.csv", text.encode())

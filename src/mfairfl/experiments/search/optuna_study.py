@@ -100,7 +100,7 @@ def tune(
         Name of the study, and the SQLAlchemy address of its database; processes that give the same
         (and each its own `out`) share the work.
     watcher : SearchWatcher, optional
-        Told how the search goes on.
+        Receives the progress of the search.
 
     Returns
     -------
@@ -133,8 +133,8 @@ def tune(
         _same_for_all(opened, "search", search.settings())
         owner = _owner_of(folder)
         if not opened.get_trials(deepcopy=False):
-            own = own_values(config, search.space)
-            start = {key: _encoded(search.space[key], value) for key, value in own.items()}
+            values = own_values(config, search.space)
+            start = {key: _encoded(search.space[key], value) for key, value in values.items()}
             opened.enqueue_trial(start, skip_if_exists=True)
         if watcher is not None:
             watcher.on_start(_complete(opened))
@@ -172,13 +172,8 @@ def _carry_out(
     records = run_many(runs, progress=progress)
     _same_for_all(study, "data", {"data's sha256": records[0].data.sha256})
     folds = [_numbers(k, record, search.metrics) for k, record in enumerate(records)]
-    measured = SearchTrial(
-        number=trial.number,
-        state="complete",
-        values=values,
-        metrics=search.metrics,
-        folds=tuple(folds),
-    )
+    place: dict[str, Any] = {"number": trial.number, "state": "complete", "values": values}
+    measured = SearchTrial(**place, metrics=search.metrics, folds=tuple(folds))
     trial.set_user_attr("folds", folds)
     study.tell(trial, [measured.mean("accuracy"), measured.violation])
     if watcher is not None:
@@ -209,7 +204,16 @@ def _numbers(fold: int, record: RunRecord, metrics: Sequence[str]) -> dict[str, 
 
 
 def _outcome(search: Search, study: optuna.Study, tolerance: float) -> SearchResult:
-    tried = tuple(_tried(search, trial) for trial in study.get_trials(deepcopy=False))
+    tried = tuple(
+        SearchTrial(
+            number=trial.number,
+            state=trial.state.name.lower(),
+            values={key: _decoded(search.space[key], text) for key, text in trial.params.items()},
+            metrics=search.metrics,
+            folds=tuple(trial.user_attrs.get("folds", ())),
+        )
+        for trial in study.get_trials(deepcopy=False)
+    )
     complete = [trial for trial in tried if trial.state == "complete"]
     choice = choose([t.scored(tolerance) for t in complete], tolerance)
     return SearchResult(
@@ -219,16 +223,6 @@ def _outcome(search: Search, study: optuna.Study, tolerance: float) -> SearchRes
         best=complete[choice.index],
         reason=choice.reason,
         tolerance=tolerance,
-    )
-
-
-def _tried(search: Search, trial: FrozenTrial) -> SearchTrial:
-    return SearchTrial(
-        number=trial.number,
-        state=trial.state.name.lower(),
-        values={key: _decoded(search.space[key], text) for key, text in trial.params.items()},
-        metrics=search.metrics,
-        folds=tuple(trial.user_attrs.get("folds", ())),
     )
 
 
@@ -259,7 +253,7 @@ def _open_study(storage: str, name: str, seed: int) -> optuna.Study:
         fix = "; install the driver, for PostgreSQL: pip install 'psycopg[binary]'"
         fix *= isinstance(error, ImportError)
         raise ConfigError(f"--storage {shown}: {_reason(error)}{fix}") from None
-    if [one.name for one in study.directions] != ["MAXIMIZE", "MINIMIZE"]:
+    if [direction.name for direction in study.directions] != ["MAXIMIZE", "MINIMIZE"]:
         raise ConfigError(
             f"study '{name}': was not created by mfairfl tune; choose another --study"
         )
@@ -276,14 +270,14 @@ def _reason(error: Exception) -> str:
 
 def _same_for_all(study: optuna.Study, about: str, settings: Mapping[str, Any]) -> None:
     """Store what the study is about, or refuse to mix it with another search."""
-    known = study.user_attrs.get(about)
-    if known is None:
+    stored = study.user_attrs.get(about)
+    if stored is None:
         study.set_user_attr(about, dict(settings))
         return
-    for key in [*settings, *known]:
-        if settings.get(key) != known.get(key):
+    for key in [*settings, *stored]:
+        if settings.get(key) != stored.get(key):
             raise ConfigError(
-                f"study '{study.study_name}': {key} is {known.get(key)} in the study and "
+                f"study '{study.study_name}': {key} is {stored.get(key)} in the study and "
                 f"{settings.get(key)} here; choose another --study or --out"
             )
 
@@ -360,12 +354,11 @@ def _encoded(part: Choices | Range, value: Any) -> Any:
     >>> _encoded(Choices(([8], [8, 8])), [8]), _encoded(Range(0.1, 0.2), 0.1)
     ('[8]', 0.1)
     """
-    if isinstance(part, Choices):
-        # As the space writes it: 1 and 1.0 are one value and two texts.
-        return json.dumps(part.values[part.values.index(value)])
-    return value
+    if isinstance(part, Range):
+        return value
+    # As the space writes it: 1 and 1.0 are one value and two texts.
+    return json.dumps(part.values[part.values.index(value)])
 
 
 def _decoded(part: Choices | Range, stored: Any) -> Any:
-    """Return the value that is stored like this."""
-    return json.loads(stored) if isinstance(part, Choices) else stored
+    return stored if isinstance(part, Range) else json.loads(stored)

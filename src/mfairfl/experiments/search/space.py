@@ -78,10 +78,8 @@ def default_space(
     >>> list(default_space("mfairfl"))
     ['training.lr', 'strategy.gamma', 'strategy.beta', 'strategy.delta']
     """
-    hyper_parameters = {
-        f"strategy.{name}": Choices(grid) for name, grid in grids(strategy).items()
-    }
-    return {"training.lr": rates, **hyper_parameters}
+    grids_of = {f"strategy.{name}": Choices(grid) for name, grid in grids(strategy).items()}
+    return {"training.lr": rates, **grids_of}
 
 
 def applied(config: Config, values: Mapping[str, Any], source: str = "configuration") -> Config:
@@ -175,18 +173,15 @@ class Search:
     def settings(self) -> dict[str, Any]:
         """Return all that must be equal in one study; the location of files does not matter."""
         values = self.config.model_dump(mode="json", exclude={"data": {"csv", "path"}})
-        searched = {
-            f"search of {key}": json.dumps(
-                part.values if isinstance(part, Choices) else asdict(part)
-            )
+        texts = {
+            key: json.dumps(part.values if isinstance(part, Choices) else asdict(part))
             for key, part in self.space.items()
         }
-        keys = {"searched keys": sorted(self.space)}
         return {
             "folds": self.folds,
             "metric": list(self.metrics),
-            **keys,
-            **searched,
+            "searched keys": sorted(texts),
+            **{f"search of {key}": text for key, text in texts.items()},
             **dotted(values),
         }
 

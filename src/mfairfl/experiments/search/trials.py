@@ -224,21 +224,18 @@ class SearchResult:
         return f"{self.chosen}: {values}\n{self.numbers}\n{self.reason}"
 
     def write(self, folder: Path) -> None:
-        """Write trials.csv, trials.svg, trials.png and best.toml."""
-        write_atomically(folder / "trials.csv", trials_csv(self).encode())
+        """Write trials.csv, trials.svg, trials.png and best.toml.
+
+        trials.csv has one row per trial: state, values, means over folds, then the numbers of each
+        fold. Trials that are not complete have no numbers.
+        """
+        rows = [_row(self, trial) for trial in self.trials]
+        # Objects: whole numbers stay whole where a trial has none.
+        frame = pd.DataFrame(rows, columns=list(_row(self, self.best)), dtype=object)
+        text = frame.to_csv(index=False, lineterminator="\n")
+        write_atomically(folder / "trials.csv", text.encode())
         write_atomically(folder / "best.toml", best_toml(self, folder).encode())
         save_figure(plot_trials(self), folder / "trials", kinds=("svg", "png"))
-
-
-def trials_csv(tuned: SearchResult) -> str:
-    """Write one row per trial: state, values, means over folds, then the numbers of each fold.
-
-    `violation` is the largest of the metrics. Trials that are not complete have no numbers.
-    """
-    rows = [_row(tuned, trial) for trial in tuned.trials]
-    # Objects: whole numbers stay whole where a trial has none.
-    frame = pd.DataFrame(rows, columns=list(_row(tuned, tuned.best)), dtype=object)
-    return frame.to_csv(index=False, lineterminator="\n")
 
 
 def best_toml(tuned: SearchResult, folder: Path) -> str:
