@@ -37,8 +37,7 @@ from mfairfl.data import (
     partition,
     table_from_frame,
 )
-from mfairfl.models import MLP
-from mfairfl.one_hot import add_looked_up, sums_by_code, with_one_hot
+from mfairfl.models import MLP, add_looked_up, sums_by_code, with_one_hot
 from mfairfl.randomness import stream
 from mfairfl.training.batches import RowStore
 from mfairfl.training.execution import steady_arithmetic

@@ -11,6 +11,10 @@ Bit-equality: a model's numbers must not depend on the stack it is in. Batched p
 row-wise sums obey that for any stack size, except a product with a single column, which takes
 another kernel when alone; the head therefore multiplies and sums, and a hidden layer has at least
 two units.
+
+A categorical column of many levels is held as codes, the indices of its ones: to multiply by it is
+to look up a row of the matrix, and its gradient is a sum over the rows that name each input. A
+client's numbers depend on its own rows and their order alone there as well.
 """
 
 from __future__ import annotations
@@ -27,9 +31,9 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding_bag
 
 from mfairfl.errors import ConfigError
-from mfairfl.one_hot import add_looked_up, sums_by_code, with_one_hot
 
 Pullback = Callable[[Tensor, Tensor], Tensor]
 """pullback(dlogits (S, B), out (S, m)) fills and returns `out` with the weights' gradients."""
@@ -38,6 +42,16 @@ Key = tuple[str, int]
 """Names a buffer: what it holds, and of which layer."""
 
 _VECTOR = 16  # float32 numbers in 64 bytes: the alignment of torch's memory
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One layer's matrix (S, inputs, outputs) and bias (S, outputs) in a stack of weights."""
+
+    matrix: Tensor
+    bias: Tensor
+    transposed: Tensor
+    bias_row: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,29 +68,11 @@ class _Layer:
     def stop(self) -> int:
         return self.bias + self.outputs
 
-    def weight(self, flat: Tensor) -> Tensor:
-        """Return the (S, inputs, outputs) view of this layer's matrix in a (S, m) stack."""
-        shape = flat.shape[0], self.inputs, self.outputs
-        return flat.narrow(1, self.start, self.inputs * self.outputs).view(shape)
-
-    def offset(self, flat: Tensor) -> Tensor:
-        """Return the (S, outputs) view of this layer's bias."""
-        return flat.narrow(1, self.bias, self.outputs)
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """One layer's matrix (S, inputs, outputs) and bias (S, outputs) in a stack of weights."""
-
-    matrix: Tensor
-    bias: Tensor
-    transposed: Tensor
-    bias_row: Tensor
-
-    @classmethod
-    def of(cls, layer: _Layer, flat: Tensor) -> _Part:
-        matrix, bias = layer.weight(flat), layer.offset(flat)
-        return cls(matrix, bias, matrix.transpose(1, 2), bias.unsqueeze(1))
+    def part(self, flat: Tensor) -> _Part:
+        """Return views of this layer's matrix and bias in a (S, m) stack."""
+        matrix = flat[:, self.start : self.bias].view(len(flat), self.inputs, self.outputs)
+        bias = flat[:, self.bias : self.stop]
+        return _Part(matrix, bias, matrix.transpose(1, 2), bias.unsqueeze(1))
 
 
 class Workspace:
@@ -109,10 +105,9 @@ class Workspace:
 
     def parts(self, key: str, flat: Tensor, layers: Sequence[_Layer]) -> list[_Part]:
         """Return the layers' parts of a stack, the same views while it is the same tensor."""
-        kept = self._parts.get(key)
-        if kept is None or kept[0] is not flat:
-            kept = self._parts[key] = flat, [_Part.of(layer, flat) for layer in layers]
-        return kept[1]
+        if key not in self._parts or self._parts[key][0] is not flat:
+            self._parts[key] = flat, [layer.part(flat) for layer in layers]
+        return self._parts[key][1]
 
 
 class Model(Protocol):
@@ -199,10 +194,9 @@ class MLP:
 
     @cached_property
     def _layers(self) -> tuple[_Layer, ...]:
-        widths = (self.inputs, *self.hidden, 1)
         layers: list[_Layer] = []
-        for i, (a, b) in enumerate(pairwise(widths)):
-            layers.append(_Layer(a, b, layers[i - 1].stop if i else 0))
+        for inputs, outputs in pairwise((self.inputs, *self.hidden, 1)):
+            layers.append(_Layer(inputs, outputs, layers[-1].stop if layers else 0))
         return tuple(layers)
 
     @property
@@ -288,13 +282,14 @@ class MLP:
         >>> model.to_module(model.constant(0.5))(torch.zeros(2, 3)).tolist()
         [[0.5], [0.5]]
         """
-        flat, parts = torch.tensor(weights, dtype=torch.float32).unsqueeze(0), []
+        flat, modules = torch.tensor(weights, dtype=torch.float32).unsqueeze(0), []
         for layer in self._layers:
+            part = layer.part(flat)
             linear = nn.Linear(layer.inputs, layer.outputs, device="meta")  # draws no numbers
-            linear.weight = nn.Parameter(layer.weight(flat)[0].T.contiguous())
-            linear.bias = nn.Parameter(layer.offset(flat)[0].clone())
-            parts += [linear, nn.ReLU()]
-        return nn.Sequential(*parts[:-1])
+            linear.weight = nn.Parameter(part.transposed[0].contiguous())
+            linear.bias = nn.Parameter(part.bias[0].clone())
+            modules += [linear, nn.ReLU()]
+        return nn.Sequential(*modules[:-1])
 
     def describe(self) -> dict[str, Any]:
         """Return the record from which the model can be rebuilt."""
@@ -331,28 +326,19 @@ class ModuleModel:
 
     def __init__(self, factory: Callable[[int], nn.Module], inputs: int) -> None:
         self._factory = factory
-        self._inputs = inputs
+        self.inputs = inputs
         self._module, self._threads = self._build(0), threading.local()
         _check_parameters(self._module)
         self._shapes = {name: p.shape for name, p in self._module.named_parameters()}
+        self.size = sum(shape.numel() for shape in self._shapes.values())
         _check_output(self._module, inputs)
-
-    @property
-    def inputs(self) -> int:
-        """Number of encoded features."""
-        return self._inputs
-
-    @property
-    def size(self) -> int:
-        """Number of weights."""
-        return sum(shape.numel() for shape in self._shapes.values())
 
     def _build(self, seed: int) -> nn.Module:
         # torch draws initial weights from its global generator: use it on loan, put it back.
         with torch.random.fork_rng(devices=[]):
             torch.random.manual_seed(seed)
             try:
-                module = self._factory(self._inputs)
+                module = self._factory(self.inputs)
             except TypeError as error:
                 reason = " ".join(str(error).split())
                 raise ConfigError(
@@ -389,11 +375,6 @@ class ModuleModel:
         module: nn.Module = self._threads.module
         return module
 
-    def _logits(self, flat: Tensor, rows: Tensor) -> Tensor:
-        out = torch.func.functional_call(self._own_module(), dict(self._pieces(flat)), (rows,))
-        logits: Tensor = out.reshape(rows.shape[0])
-        return logits
-
     def forward(
         self,
         weights: Tensor,
@@ -407,10 +388,14 @@ class ModuleModel:
         """
         del workspace
         if codes is not None:
-            inputs = with_one_hot(inputs, codes, self._inputs)
+            inputs = with_one_hot(inputs, codes, self.inputs)
+        module = self._own_module()
         flats = [flat.detach().requires_grad_() for flat in weights[:, : self.size]]
         with torch.enable_grad():
-            each = [self._logits(flat, rows) for flat, rows in zip(flats, inputs, strict=True)]
+            each = [
+                torch.func.functional_call(module, dict(self._pieces(flat)), (rows,)).flatten()
+                for flat, rows in zip(flats, inputs, strict=True)
+            ]
 
         def pullback(dlogits: Tensor, out: Tensor) -> Tensor:
             for i, gradient in enumerate(torch.autograd.grad(each, flats, list(dlogits))):
@@ -436,7 +421,7 @@ class ModuleModel:
 
     def describe(self) -> dict[str, Any]:
         """Return a description; the factory itself is code and is not stored."""
-        return {"kind": "module", "inputs": self._inputs, "size": self.size}
+        return {"kind": "module", "inputs": self.inputs, "size": self.size}
 
 
 def _check_parameters(module: nn.Module) -> None:
@@ -476,3 +461,94 @@ def _check_output(module: nn.Module, inputs: int) -> None:
             "model: a row's logit changes with the other rows of its batch (BatchNorm?); "
             "use LayerNorm or GroupNorm"
         )
+
+
+# ------------------------------------------------------------------ inputs that are held as codes
+
+
+def add_looked_up(out: Tensor, weights: Tensor, codes: Tensor) -> None:
+    """Add to each row of `out` the rows of a matrix that its codes name; negative ones name none.
+
+    Parameters
+    ----------
+    out : Tensor (S, B, H)
+        What is added to.
+    weights : Tensor (S, inputs, H)
+        A matrix for each of the stack.
+    codes : Tensor, int32 (S, B, g)
+        Numbers of inputs.
+
+    Examples
+    --------
+    >>> out, weights = torch.zeros(1, 2, 1), torch.tensor([[[1.0], [10.0], [100.0]]])
+    >>> add_looked_up(out, weights, torch.tensor([[[0, 2], [1, -1]]], dtype=torch.int32))
+    >>> out.flatten().tolist()
+    [101.0, 10.0]
+    """
+    lacking = (codes.flatten(1).amin(dim=1) < 0).tolist()
+    for sums, matrix, inputs, gaps in zip(out, weights, codes, lacking, strict=True):
+        if gaps:
+            named = inputs >= 0
+            counts = named.sum(dim=1, dtype=torch.int32)
+            starts = counts.cumsum(0, dtype=torch.int32) - counts
+            sums.add_(embedding_bag(inputs[named], matrix, starts, mode="sum"))
+        else:
+            sums.add_(embedding_bag(inputs, matrix, mode="sum"))
+
+
+def sums_by_code(rows: Tensor, codes: Tensor, first: int, stop: int) -> Tensor:
+    """Add up the rows that name each input first … stop − 1, in their order.
+
+    Parameters
+    ----------
+    rows : Tensor (S, B, H)
+        What is added up.
+    codes : Tensor, int32 (S, B, g)
+        Numbers of inputs, different ones in a row; negative ones name none.
+
+    Returns
+    -------
+    Tensor (S, stop − first, H)
+
+    Examples
+    --------
+    >>> rows = torch.tensor([[[1.0], [10.0], [100.0]]])
+    >>> codes = torch.tensor([[[5], [4], [5]]], dtype=torch.int32)
+    >>> sums_by_code(rows, codes, 4, 7).flatten().tolist()
+    [10.0, 101.0, 0.0]
+    """
+    stack, batch, _ = codes.shape
+    kinds = 1 + stop - first  # kind 0 takes the codes that name nothing
+    kind = np.maximum(codes.numpy().astype(np.int64) - (first - 1), 0)
+    # Sorted by (kind, row), each in one number: far faster than sorting positions.
+    bits = int(batch - 1).bit_length()
+    order = (kind << bits | np.arange(batch)[:, None]).reshape(stack, -1)
+    order.sort(axis=1)
+    order &= (1 << bits) - 1
+    order += batch * np.arange(stack)[:, None]
+    kind += kinds * np.arange(stack)[:, None, None]
+    counts = np.bincount(kind.reshape(-1), minlength=stack * kinds)
+    starts = np.cumsum(counts) - counts
+    sums = embedding_bag(
+        torch.from_numpy(order.reshape(-1)),
+        rows.reshape(stack * batch, -1),
+        torch.from_numpy(starts),
+        mode="sum",
+    )
+    return sums.view(stack, kinds, -1)[:, 1:]
+
+
+def with_one_hot(values: Tensor, codes: Tensor, width: int) -> Tensor:
+    """Return rows with all their inputs, (S, B, width): the values, then the columns of 0 and 1.
+
+    Examples
+    --------
+    >>> values, codes = torch.tensor([[[0.5]]]), torch.tensor([[[2, -1]]], dtype=torch.int32)
+    >>> with_one_hot(values, codes, 4).tolist()
+    [[[0.5, 0.0, 1.0, 0.0]]]
+    """
+    rows = torch.zeros(*values.shape[:2], width)
+    rows[..., : values.shape[2]] = values
+    # Where a code names nothing, 0 is added to the first input.
+    index = codes.clamp(min=0).to(torch.int64)
+    return rows.scatter_add_(2, index, (codes >= 0).to(torch.float32))

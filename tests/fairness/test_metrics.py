@@ -281,6 +281,25 @@ def test_calls_that_lack_something():
         fairness.equalized_odds_ratio(tally, agg="max")
     with pytest.raises(ConfigError, match="unknown sensitive attribute 'race'"):
         fairness.demographic_parity_violation(tally, attribute="race")
+    for unknown in ("method", "agg", "sample_weight"):
+        with pytest.raises(TypeError, match=f"'{unknown}'"):
+            fairness.demographic_parity_violation(tally, **{unknown: None})
+    with pytest.raises(TypeError, match="'sample_weight'"):
+        fairness.accuracy([1, 0], [1, 0], sample_weight=[1, 2])
+    with pytest.raises(TypeError, match="'sample_weight'"):
+        fairness.demographic_parity_ratio(tally, sample_weight=[1, 2])
+
+
+def test_a_warning_points_at_the_call():
+    cells = Cells((Attribute("sex", ("F", "M")),))
+    empty = Statistics(**{name: [[0, 0], [1, 1]] for name in fairness.cells.SUMS})
+    for metric, arguments in (
+        (fairness.true_positive_rate, ([0], [1])),
+        (fairness.accuracy_parity_loss_violation, (empty, cells)),
+    ):
+        with pytest.warns(UndefinedMetricWarning) as caught:
+            metric(*arguments)
+        assert [warning.filename for warning in caught] == [__file__]
 
 
 @pytest.mark.parametrize("name", [*GROUP_METRICS, *CLIENT_METRICS, "accuracy", "f1"])

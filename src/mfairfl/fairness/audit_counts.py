@@ -3,20 +3,24 @@
 Beside a tally it counts rows without a label, and rows by score on a grid that everyone knows. A
 silo withholds small cells (`suppress`). Which ones, and how many rows they hold at most, stays
 known, so that every number has bounds that contain its value on all rows.
+
+`StoredCounts` is the form of these counts in audit.json: what is not zero, line by line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pydantic import Field, NonNegativeInt, model_validator
 
 from mfairfl.data import Attribute
-from mfairfl.errors import ConfigError, DataError
+from mfairfl.data.values import DocumentedModel
+from mfairfl.errors import ConfigError, DataError, MfairflError
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.fairness.tally import CodedRows, Tally, binary_column, hidden_cells
@@ -27,7 +31,9 @@ UNKNOWN = 2
 
 Counts = NDArray[np.int64]
 _STEPS = 100
+_MOST_CELLS = 1_000_000  # a damaged file must not ask for all memory
 _BINS = _STEPS + 2  # a score on the lowest edge is above none, one on the highest above all others
+_Bin = Annotated[int, Field(ge=0, lt=_BINS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +110,11 @@ class AuditCounts:
     decided: Counts
     clients: tuple[str, ...]
     attributes: tuple[Attribute, ...]
-    grid: ScoreGrid | None
-    scored: Counts | None
-    sums: tuple[ScoreSums, ...] | None
     hidden: NDArray[np.bool_]
     withheld: Counts
+    grid: ScoreGrid | None = None
+    scored: Counts | None = None
+    sums: tuple[ScoreSums, ...] | None = None
 
     def __post_init__(self) -> None:
         k, cells = len(self.clients), Cells(self.attributes).size
@@ -120,28 +126,25 @@ class AuditCounts:
             ("hidden", (k, cells, 3), "b"),
             ("withheld", (k,), "i"),
         ):
-            given = getattr(self, name)
-            if given is None:
+            array = getattr(self, name)
+            if array is None:
                 continue
-            if given.shape != shape or given.dtype.kind != kind:
-                said = f"{given.dtype} {given.shape}"
-                raise DataError(f"audit: {name} are {said}; expected {shape}")
-            if kind == "i" and (given < 0).any():
+            if array.shape != shape or array.dtype.kind != kind:
+                actual = f"{array.dtype} {array.shape}"
+                raise DataError(f"audit: {name} are {actual}; expected {shape}")
+            if kind == "i" and (array < 0).any():
                 raise DataError(f"audit: {name} hold a negative number of rows")
-            given.setflags(write=False)
+            array.setflags(write=False)
         if (self.rows[self.hidden] > 0).any():
             raise DataError("audit: rows are counted in entries that were withheld")
-        self._check_scores(k)
-
-    def _check_scores(self, k: int) -> None:
         if (self.grid is None) != (self.scored is None):
             raise DataError("audit: counts of scores and their grid belong together")
         if self.scored is not None and (self.scored.sum(axis=3) != self.rows).any():
             raise DataError("audit: scores are counted on other rows than decisions")
         if self.sums is not None and len(self.sums) != k:
             raise DataError(f"audit: sums of scores of {len(self.sums)} clients; expected {k}")
-        for own, rows in zip(self.sums or (), self.rows, strict=False):
-            if not np.array_equal(own.counts, rows[:, :UNKNOWN]):
+        for sums, rows in zip(self.sums or (), self.rows, strict=False):
+            if not np.array_equal(sums.counts, rows[:, :UNKNOWN]):
                 raise DataError("audit: scores are summed over other rows than decisions")
 
     @classmethod
@@ -174,36 +177,35 @@ class AuditCounts:
         decisions = binary_column(y_pred, "y_pred")
         label = _labels(y_true, len(decisions))
         lengths = {"y_pred": len(decisions), "y_true": len(label)}
-        grid = None if scores is None else grid or ScoreGrid()
-        bins = np.zeros(0, dtype=np.intp)
-        if grid is not None:
+        bins = None
+        if scores is not None:
+            grid = grid or ScoreGrid()
             bins = grid.bins(scores)
             lengths["scores"] = len(bins)
         rows = CodedRows.of(sensitive_features, clients, attributes, lengths=lengths)
-        counts = rows.counted(2 * label + decisions, 6)
-        shape = counts.shape[:2]
-        scored, sums = None, None
-        if grid is not None:
-            scored = rows.counted(_BINS * label + bins, 3 * _BINS).reshape(*shape, 3, _BINS)
-            sums = _sums(scores, rows, label) if grid.probabilities else None
-        return cls(
-            decided=counts.reshape(*shape, 3, 2),
+        decided = rows.counted(2 * label + decisions, 6)
+        shape = (*decided.shape[:2], 3)
+        counts = cls(
+            decided=decided.reshape(*shape, 2),
             clients=rows.clients,
             attributes=rows.attributes,
-            grid=grid,
-            scored=scored,
-            sums=sums,
-            hidden=np.zeros((*shape, 3), dtype=bool),
-            withheld=np.zeros(shape[0], dtype=np.int64),
+            hidden=np.zeros(shape, dtype=bool),
+            withheld=np.zeros(len(rows.clients), dtype=np.int64),
         )
+        if grid is None or bins is None:
+            return counts
+        scored, sums = rows.counted(_BINS * label + bins, 3 * _BINS).reshape(*shape, _BINS), None
+        if grid.probabilities:
+            probabilities = RowScores.from_probabilities(scores)
+            sums = tuple(ScoreSums.by_client(probabilities, rows, label).values())
+        return replace(counts, grid=grid, scored=scored, sums=sums)
 
     @staticmethod
     def strata_of(
         y_true: Any, *, sensitive_features: Any, attributes: Sequence[Attribute], rows: int
     ) -> NDArray[np.intp]:
         """Return where each of `rows` rows is counted, 3·cell + label; arguments as above."""
-        lengths = {"y_pred": rows}
-        coded = CodedRows.of(sensitive_features, None, attributes, lengths=lengths)
+        coded = CodedRows.of(sensitive_features, None, attributes, lengths={"y_pred": rows})
         return np.asarray(3 * coded.cell + _labels(y_true, rows))
 
     @property
@@ -261,22 +263,16 @@ class AuditCounts:
         small = np.array(
             [hidden_cells(table, names, minimum) for table in self.rows], dtype=bool
         ).reshape(self.rows.shape)
-        return self.without(small, minimum)
-
-    def without(self, small: NDArray[np.bool_], minimum: int) -> AuditCounts:
-        """Withhold these (client, cell, label) entries.
-
-        Of a client with fewer than `minimum` rows not even their number is disclosed.
-        """
         count = np.where(small, self.rows, 0).sum(axis=(1, 2))
-        unsaid = small.all(axis=(1, 2)) & (count < minimum)
+        undisclosed = small.all(axis=(1, 2)) & (count < minimum)
+        shown = ~small[..., None]
         return replace(
             self,
-            decided=np.where(small[..., None], 0, self.decided),
-            scored=None if self.scored is None else np.where(small[..., None], 0, self.scored),
-            sums=None if self.sums is None else tuple(map(_without, self.sums, small)),
+            decided=np.where(shown, self.decided, 0),
+            scored=None if self.scored is None else np.where(shown, self.scored, 0),
+            sums=None if self.sums is None else tuple(map(_shown, self.sums, ~small)),
             hidden=self.hidden | small,
-            withheld=self.withheld + np.where(unsaid, minimum - 1, count),
+            withheld=self.withheld + np.where(undisclosed, minimum - 1, count),
         )
 
     def of_client(self, place: int) -> AuditCounts:
@@ -322,30 +318,141 @@ def _labels(y_true: Any, rows: int) -> NDArray[np.intp]:
     if y_true is None:
         return np.full(rows, UNKNOWN, dtype=np.intp)
     column = np.asarray(y_true, dtype=object)
-    known = ~np.asarray(pd.isna(column), dtype=bool)
+    recorded = ~np.asarray(pd.isna(column), dtype=bool)
     label = np.full(len(column), UNKNOWN, dtype=np.intp)
-    label[known] = binary_column(column[known], "y_true")
+    label[recorded] = binary_column(column[recorded], "y_true")
     return label
 
 
-def _sums(scores: Any, rows: CodedRows, label: NDArray[np.intp]) -> tuple[ScoreSums, ...]:
-    """Sum each client's scores over its rows that have a label."""
-    row_scores, size = RowScores.from_probabilities(scores), Cells(rows.attributes).size
-    sums = []
-    for client in range(len(rows.clients)):
-        chosen = (rows.client == client) & (label != UNKNOWN)
-        sums.append(
-            ScoreSums.from_rows(row_scores[chosen], rows.cell[chosen], label[chosen], size=size)
-        )
-    return tuple(sums)
-
-
-def _without(sums: ScoreSums, hidden: NDArray[np.bool_]) -> ScoreSums:
-    """Return sums with 0 in the (cell, label) entries that are hidden."""
-    shown = ~hidden[:, :UNKNOWN]
+def _shown(sums: ScoreSums, shown: NDArray[np.bool_]) -> ScoreSums:
+    """Return sums with 0 in the (cell, label) entries that are not shown."""
+    kept = shown[:, :UNKNOWN]
     return ScoreSums(
-        histogram=ScoreHistogram(sums.histogram.counts * shown[..., None]),
-        rows=sums.rows * shown[..., None],
-        sums=sums.sums * shown[..., None],
-        losses=sums.losses * shown,
+        histogram=ScoreHistogram(sums.histogram.counts * kept[..., None]),
+        rows=sums.rows * kept[..., None],
+        sums=sums.sums * kept[..., None],
+        losses=sums.losses * kept,
     )
+
+
+class StoredAttribute(DocumentedModel):
+    """A sensitive attribute and its groups."""
+
+    name: str
+    groups: tuple[str, ...] = Field(min_length=1)
+    """`?`: not known."""
+
+
+class CountedRows(DocumentedModel):
+    """The rows of one client, one combination of groups and one label."""
+
+    client: str
+    groups: tuple[str, ...]
+    """One for each attribute."""
+    label: Annotated[int, Field(ge=0, le=1)] | None
+    """Null: not known."""
+    refused: NonNegativeInt = 0
+    """Rows decided unfavourably."""
+    selected: NonNegativeInt = 0
+    """Rows decided favourably."""
+    scores: dict[Annotated[int, Field(ge=0, lt=_BINS)], NonNegativeInt] = Field(
+        default_factory=dict
+    )
+    """Rows by the number of edges of the score grid that are below their score."""
+    hidden: bool = False
+    """Whether the client withheld these rows."""
+
+
+class StoredCounts(DocumentedModel):
+    """All counts of an audit.
+
+    Examples
+    --------
+    >>> rows = AuditCounts.from_rows([1, None], [1, 0], sensitive_features=["F", "M"])
+    >>> stored = StoredCounts.of(rows)
+    >>> stored.rows[1].label is None, stored.rows[1].refused
+    (True, 1)
+    >>> bool((stored.counts().decided == rows.decided).all())
+    True
+    """
+
+    clients: tuple[str, ...]
+    attributes: tuple[StoredAttribute, ...]
+    score_range: tuple[float, float] | None = None
+    """The lowest and the highest possible score, between which the grid has 100 steps."""
+    withheld: tuple[NonNegativeInt, ...]
+    """Of each client: the rows that it withheld, at most."""
+    rows: list[CountedRows]
+    """Every combination that holds rows, or hides them."""
+
+    @classmethod
+    def of(cls, counts: AuditCounts) -> StoredCounts:
+        """Take the counts apart; sums of scores, which no later audit needs, are not kept."""
+        rows = []
+        shown = np.argwhere((counts.rows > 0) | counts.hidden)
+        for client, cell, label in shown.tolist():
+            entry = client, cell, label
+            refused, selected = counts.decided[entry].tolist()
+            scored = [] if counts.scored is None else counts.scored[entry].tolist()
+            rows.append(
+                CountedRows(
+                    client=counts.clients[client],
+                    groups=counts.cells.decode(cell),
+                    label=None if label == UNKNOWN else label,
+                    refused=refused,
+                    selected=selected,
+                    scores={place: n for place, n in enumerate(scored) if n},
+                    hidden=bool(counts.hidden[entry]),
+                )
+            )
+        grid = counts.grid
+        return cls(
+            clients=counts.clients,
+            attributes=tuple(
+                StoredAttribute(name=item.name, groups=item.groups) for item in counts.attributes
+            ),
+            score_range=None if grid is None else (grid.lowest, grid.highest),
+            withheld=tuple(counts.withheld.tolist()),
+            rows=rows,
+        )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        try:
+            self.counts()
+        except MfairflError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def counts(self) -> AuditCounts:
+        """Put the counts together again."""
+        attributes = tuple(Attribute(item.name, item.groups) for item in self.attributes)
+        cells = Cells(attributes)
+        shape = (len(self.clients), cells.size, 3)
+        if shape[0] * shape[1] > _MOST_CELLS:
+            raise DataError(f"counts: {shape[0]} clients × {shape[1]} cells are too many")
+        decided, hidden = np.zeros((*shape, 2), dtype=np.int64), np.zeros(shape, dtype=bool)
+        grid = None if self.score_range is None else ScoreGrid(*self.score_range)
+        scored = None if grid is None else np.zeros((*shape, _BINS), dtype=np.int64)
+        place = {cells.decode(cell): cell for cell in range(cells.size)}
+        entries = set()
+        for row in self.rows:
+            if row.client not in self.clients or row.groups not in place:
+                raise DataError(f"counts: client '{row.client}', groups {row.groups} are unknown")
+            label = UNKNOWN if row.label is None else row.label
+            entry = self.clients.index(row.client), place[row.groups], label
+            if entry in entries:
+                raise DataError(f"counts: client '{row.client}', groups {row.groups} occur twice")
+            entries.add(entry)
+            decided[entry], hidden[entry] = (row.refused, row.selected), row.hidden
+            if scored is not None:
+                scored[entry][list(row.scores)] = list(row.scores.values())
+        return AuditCounts(
+            decided=decided,
+            clients=self.clients,
+            attributes=attributes,
+            grid=grid,
+            scored=scored,
+            hidden=hidden,
+            withheld=np.array(self.withheld, dtype=np.int64),
+        )

@@ -24,20 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfairfl.data import MISSING
+from mfairfl.fairness import rates
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.cells import Cells, Grouping
 from mfairfl.fairness.notions import Notion
-from mfairfl.fairness.rates import (
-    KINDS,
-    PROPORTIONS,
-    TABLE_NUMBERS,
-    Kind,
-    Proportion,
-    decision_notions,
-    divide,
-    measured_groupings,
-    reported_groupings,
-)
 from mfairfl.fairness.results import Measured, MetricTable, Numbers, NumbersByName, Place
 from mfairfl.fairness.uncertainty import Interval, Limits
 
@@ -61,7 +51,7 @@ def needs_label(notion: Notion) -> bool:
 def measured_notions(counts: AuditCounts) -> list[Notion]:
     """Return the notions of decisions that can be measured: without labels, not all."""
     labelled = counts.tally().n > 0
-    return [item for item in decision_notions() if labelled or not needs_label(item)]
+    return [item for item in rates.decision_notions() if labelled or not needs_label(item)]
 
 
 def audit_table(counts: AuditCounts, *, level: float = 0.95) -> MetricTable:
@@ -100,9 +90,9 @@ def _measured_table(counts: AuditCounts, level: float) -> MetricTable:
         return MetricTable.from_tally(labelled, scores=scores, level=level)
     label_free = {"selection_rate"} | {
         f"{item.name}_{kind}"
-        for item in decision_notions()
+        for item in rates.decision_notions()
         if not needs_label(item)
-        for kind in KINDS
+        for kind in rates.KINDS
     }
     table, with_label = MetricTable.from_tally(everyone, level=level), {}
     constant: Numbers = {}
@@ -133,45 +123,62 @@ def bounds_by_place(counts: AuditCounts, notions: Sequence[Notion]) -> dict[Plac
     >>> bounds["overall",]["accuracy"], bounds["overall",]["selection_rate"]
     (Interval(lower=0.5, upper=1.0), None)
     """
-    overall, groupings = _overall_bounds(counts, notions), reported_groupings(counts.cells)
+    clients = [counts.of_client(k) for k in range(len(counts.clients))]
+    client_shares = [_all_rows(client) for client in clients]
+    compared = {kind: rates.measured_groupings(counts.cells, kind) for kind in rates.KINDS}
+    overall = {
+        **_overall_bounds(_all_rows(counts)),
+        **_measure_bounds(counts, notions, compared),
+        **_spread_bounds([shares["accuracy"] for shares in client_shares]),
+    }
     bounds: dict[Place, Limits] = {("overall",): overall}
+    groupings = rates.reported_groupings(counts.cells)
     for grouping in groupings:
-        one_of_several = {kind: [grouping] for kind in KINDS}
+        alone = {kind: [grouping] for kind in rates.KINDS}
         bounds["attribute", grouping.name] = (
-            _measure_bounds(counts, notions, one_of_several) if len(groupings) > 1 else overall
+            _measure_bounds(counts, notions, alone) if len(groupings) > 1 else overall
         )
-        maybe = fitting(counts.cells, grouping)
-        rates = {
-            name: RateBounds.of(counts, Outcomes.of(PROPORTIONS[name]), grouping.membership, maybe)
-            for name in TABLE_NUMBERS
-        }
+        shares = _shares(counts, grouping.membership, fitting(counts.cells, grouping))
         for g, group in enumerate(grouping.groups):
-            ends = {name: rate.interval(g) for name, rate in rates.items()}
+            ends = {name: share.interval(g) for name, share in shares.items()}
             bounds["group", grouping.name, group] = ends
-    for k, name in enumerate(counts.clients):
-        client = counts.of_client(k)
-        violations = _measure_bounds(client, notions, {"violation": client.cells.groupings()})
-        bounds["client", name] = _rate_bounds(client) | violations
+    for client, shares in zip(clients, client_shares, strict=True):
+        bounds["client", client.clients[0]] = {
+            **{name: share.interval() for name, share in shares.items()},
+            **_measure_bounds(client, notions, {"violation": client.cells.groupings()}),
+        }
     return bounds
 
 
-def _overall_bounds(counts: AuditCounts, notions: Sequence[Notion]) -> Limits:
-    """Bound the numbers of all rows."""
-    bounds = _rate_bounds(counts)
+def _all_rows(counts: AuditCounts) -> dict[str, RateBounds]:
+    cells = np.ones((1, counts.cells.size), dtype=bool)
+    return _shares(counts, cells, ~cells)
+
+
+def _shares(counts: AuditCounts, sure: Bools, maybe: Bools) -> dict[str, RateBounds]:
+    """Bound each share of the groups' rows, arguments as in `RateBounds.of`."""
+    return {
+        name: RateBounds.of(counts, Outcomes.of(share), sure, maybe)
+        for name, share in rates.PROPORTIONS.items()
+    }
+
+
+def _overall_bounds(shares: Mapping[str, RateBounds]) -> Limits:
+    """Bound the numbers of all rows, from their shares."""
+    bounds = {name: share.interval() for name, share in shares.items()}
     jaccard = bounds.pop("jaccard")
     bounds["f1"] = jaccard and Interval(*(2.0 * end / (1.0 + end) for end in jaccard))
-    hit, miss = (_everyone(counts, f"{of}_positive_rate") for of in ("true", "false"))
+    hit, miss = shares["true_positive_rate"], shares["false_positive_rate"]
     low, high = (hit.lower + 1.0 - miss.upper) / 2.0, (hit.upper + 1.0 - miss.lower) / 2.0
     certain = (hit.certain and miss.certain) or bool(np.isnan(low).any())
     bounds["balanced_accuracy"] = None if certain else Interval(low.item(), high.item())
-    compared = {kind: measured_groupings(counts.cells, kind) for kind in KINDS}
-    return bounds | _measure_bounds(counts, notions, compared) | _spread_bounds(counts)
+    return bounds
 
 
 def _measure_bounds(
     counts: AuditCounts,
     notions: Sequence[Notion],
-    groupings: Mapping[Kind, Sequence[Grouping]],
+    groupings: Mapping[rates.Kind, Sequence[Grouping]],
 ) -> Limits:
     """Bound violation, difference and ratio of each notion between groups."""
     return {
@@ -181,31 +188,19 @@ def _measure_bounds(
     }
 
 
-def _everyone(counts: AuditCounts, name: str) -> RateBounds:
-    """Bound a rate of all rows, whatever their group."""
-    cells = np.ones((1, counts.cells.size), dtype=bool)
-    return RateBounds.of(counts, Outcomes.of(PROPORTIONS[name]), cells, ~cells)
-
-
-def _rate_bounds(counts: AuditCounts) -> Limits:
-    return {name: _everyone(counts, name).interval() for name in PROPORTIONS}
-
-
-def _spread_bounds(counts: AuditCounts) -> Limits:
+def _spread_bounds(accuracies: Sequence[RateBounds]) -> Limits:
     """Bound what compares clients' accuracies; a client without any row has none."""
-    clients = [counts.of_client(k) for k in range(len(counts.clients))]
-    rates = [_everyone(client, "accuracy") for client in clients]
-    if all(rate.certain for rate in rates) or any(rate.most[0] == 0 for rate in rates):
+    if all(rate.certain for rate in accuracies) or any(rate.most[0] == 0 for rate in accuracies):
         return {}
-    low = np.array([rate.lower[0] for rate in rates])
-    high = np.array([rate.upper[0] for rate in rates])
+    low = np.array([rate.lower[0] for rate in accuracies])
+    high = np.array([rate.upper[0] for rate in accuracies])
     least, most = max(0.0, low.max() - high.min()), max(0.0, high.max() - low.min())
-    if len(rates) == 1:
+    if len(accuracies) == 1:
         least = most = 0.0
     # K numbers with this range have a standard deviation of √(1/2K) to 1/2 of it.
     ends = {
         "client_accuracy_gap": (least, most),
-        "client_accuracy_std": (least / math.sqrt(2 * len(rates)), most / 2.0),
+        "client_accuracy_std": (least / math.sqrt(2 * len(accuracies)), most / 2.0),
         "worst_client_accuracy": (low.min(), high.min()),
         "best_client_accuracy": (low.max(), high.max()),
     }
@@ -239,7 +234,7 @@ class Outcomes:
     may_miss: Bools
 
     @classmethod
-    def of(cls, rate: Proportion) -> Outcomes:
+    def of(cls, rate: rates.Proportion) -> Outcomes:
         """Return those of a share of rows."""
         units = np.eye(4).reshape(2, 2, 2, 2)  # a table of one row for each label and decision
         hits, rows = rate.counts(units)
@@ -314,7 +309,7 @@ class RateBounds:
         b += (as_miss & ~as_hit) @ withheld
         c += (as_hit & as_miss) @ withheld
         known = hits + misses
-        lower, upper = divide(hits, known + b + c), divide(hits + a + c, known + a + c)
+        lower, upper = rates.divide(hits, known + b + c), rates.divide(hits + a + c, known + a + c)
         return cls(
             lower=np.where(np.isnan(lower) & (a > 0), 1.0, lower),
             upper=np.where(np.isnan(upper) & (b > 0), 0.0, upper),
@@ -382,10 +377,6 @@ class _Compared:
     def certain(self) -> bool:
         return self.groups.certain and self.everyone.certain
 
-    def flipped(self) -> _Compared:
-        """Return the same of accuracies instead of errors."""
-        return _Compared(*(_flipped(one) for one in (self.groups, self.others, self.everyone)))
-
     def difference(self) -> tuple[float, float]:
         """Bound the largest difference between two groups."""
         low, high = self.groups.lower, self.groups.upper
@@ -393,11 +384,14 @@ class _Compared:
         wide = _off_diagonal(high[:, None] - low, 0.0)
         return max(0.0, float(gaps.max())), float(wide.max())
 
-    def ratio(self) -> tuple[float, float]:
-        """Bound the smallest ratio of two groups' rates; 0/0 is any ratio."""
+    def ratio(self, *, of_errors: bool) -> tuple[float, float]:
+        """Bound the smallest ratio of two groups' rates, of errors that of accuracies."""
         low, high = self.groups.lower, self.groups.upper
-        least = np.where(low[:, None] == 0.0, 0.0, divide(low[:, None], high))
-        most = np.where(low == 0.0, 1.0, divide(high[:, None], low))
+        if of_errors:
+            low, high = 1.0 - high, 1.0 - low
+        # 0/0 is any ratio.
+        least = np.where(low[:, None] == 0.0, 0.0, rates.divide(low[:, None], high))
+        most = np.where(low == 0.0, 1.0, rates.divide(high[:, None], low))
         smallest = np.nanmin(_off_diagonal(least, 1.0))
         return min(1.0, float(smallest)), min(1.0, float(_off_diagonal(most, 1.0).min()))
 
@@ -419,12 +413,8 @@ class _Compared:
         return max(0.0, float(low.max())), float(high.max())
 
 
-def _flipped(rates: RateBounds) -> RateBounds:
-    return replace(rates, lower=1.0 - rates.upper, upper=1.0 - rates.lower)
-
-
 def _share(part: Floats, rest: Floats) -> Floats:
-    return np.nan_to_num(divide(part, part + rest))
+    return np.nan_to_num(rates.divide(part, part + rest))
 
 
 def _off_diagonal(pairs: Floats, own: float) -> Floats:
@@ -433,7 +423,7 @@ def _off_diagonal(pairs: Floats, own: float) -> Floats:
 
 
 def measure_bound(
-    kind: Kind, notion: Notion, counts: AuditCounts, groupings: Sequence[Grouping]
+    kind: rates.Kind, notion: Notion, counts: AuditCounts, groupings: Sequence[Grouping]
 ) -> Interval | None:
     """Bound a number that compares groups, as `mfairfl.fairness.rates.group_measure` does.
 
@@ -454,13 +444,12 @@ def measure_bound(
         for grouping in groupings
         for event in range(len(notion.events))
     ]
-    empty = any((one.groups.most == 0).any() for one in compared)
-    if empty or all(one.certain for one in compared):
+    empty = any((rate.groups.most == 0).any() for rate in compared)
+    if empty or all(rate.certain for rate in compared):
         return None
     if kind == "ratio":
-        if notion.statistic == "error":
-            compared = [one.flipped() for one in compared]
-        ends = np.array([one.ratio() for one in compared]).min(axis=0)
+        of_errors = notion.statistic == "error"
+        ends = np.array([rate.ratio(of_errors=of_errors) for rate in compared]).min(axis=0)
     else:
-        ends = np.array([getattr(one, kind)() for one in compared]).max(axis=0)
+        ends = np.array([getattr(rate, kind)() for rate in compared]).max(axis=0)
     return Interval(*ends.tolist())

@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from mfairfl.errors import ConfigError
+from mfairfl.fairness import rates
 from mfairfl.fairness.cells import Grouping
 from mfairfl.fairness.notions import Notion, available_notions
-from mfairfl.fairness.rates import (
-    CLIENT_NUMBERS,
-    CLIENT_SPREADS,
-    OVERALL_NUMBERS,
-    PROPORTIONS,
-    TABLE_NUMBERS,
-    Floats,
-    NamedValues,
-    client_violations,
-    compared_counts,
-    constant_classifier,
-    decision_notions,
-    group_measure,
-    group_numbers,
-    overall_numbers,
-    reported_groupings,
-    single_groupings,
-    slice_tables,
-    violation_of,
-)
 from mfairfl.fairness.results import (
     Measured,
     MetricTable,
@@ -54,19 +36,24 @@ from mfairfl.fairness.uncertainty import (
 )
 
 _PER_CLIENT = 4  # there may be hundreds of clients: each is drawn so many times less
-_ALWAYS_WITH_INTERVAL = {*OVERALL_NUMBERS, *TABLE_NUMBERS, *CLIENT_NUMBERS, "roc_auc"}
+_ALWAYS_WITH_INTERVAL = {
+    *rates.OVERALL_NUMBERS,
+    *rates.TABLE_NUMBERS,
+    *rates.CLIENT_NUMBERS,
+    "roc_auc",
+}
 
 
 def measure_tally(
     tally: Tally,
     *,
-    scores: Mapping[str, ScoreSums] | None = None,
-    randomised: bool = False,
-    majority: Tally | None = None,
-    notions: Sequence[Notion] | None = None,
-    level: float = 0.95,
-    draws: int = 2000,
-    seed: int = 0,
+    scores: Mapping[str, ScoreSums] | None,
+    randomised: bool,
+    majority: Tally | None,
+    notions: Sequence[Notion] | None,
+    level: float,
+    draws: int,
+    seed: int,
 ) -> MetricTable:
     """Measure everything that follows from a tally; arguments as in `MetricTable.from_tally`."""
     if not 0.0 < level < 1.0:
@@ -74,45 +61,46 @@ def measure_tally(
     if draws < 1:
         raise ConfigError(f"draws = {draws}; use 1000 or more")
     chosen = available_notions() if notions is None else notions
+    decided, groupings = rates.decision_notions(chosen), tally.cells.groupings()
     around = Resampling(np.random.default_rng(seed), level, draws)
     fair = FairDecisions(tally, draws, np.random.default_rng(seed))
-    overall = _overall(tally, chosen, around, fair)
+    overall = _overall(tally, decided, groupings, around, fair)
     between = {
-        grouping.name: _between(tally, chosen, grouping, around, fair)
-        for grouping in single_groupings(tally.cells)
+        grouping.name: _measured(
+            rates.group_numbers(tally, decided, grouping),
+            around.violations(decided, [grouping], tally.counts),
+            fair.violations(decided, [grouping]),
+        )
+        for grouping in rates.single_groupings(tally.cells)
     }
-    tables, group_tables = slice_tables(tally)
-    clients = [
-        shares | violations
-        for shares, violations in zip(
-            _shares(tables, level), _client_violations(tally, chosen, around), strict=True
-        )
-    ]
+    tables, group_tables = rates.slice_tables(tally)
+    clients = _shares(tables, level)
     groups = {name: _shares(parts, level) for name, parts in group_tables.items()}
+    if groupings and tally.clients:
+        fewer = Resampling(around.rng, level, -(-draws // _PER_CLIENT))
+        limits = fewer.client_violations(decided, groupings, tally.counts)
+        values = rates.client_violations(tally, decided)
+        _extend(clients, map(_measured, values, limits))
     if scores is not None:
-        _add_scores(
-            overall,
-            clients,
-            groups,
-            tally=tally,
-            scores=scores,
-            randomised=randomised,
-            notions=chosen,
-            level=level,
-        )
-    alone = [number for number in overall.values() if compares_groups(number.name)]
-    constant = overall_numbers(constant_classifier(tally, majority=majority))
+        scored = partial(_scored, level=level, randomised=randomised)
+        losses = [item for item in chosen if item.statistic == "loss"]
+        together, by_client, by_group = scored_rows(tally, scores)
+        _extend([overall], scored(together, losses, groupings))
+        _extend(clients, scored(by_client, losses, groupings))
+        for name, parts in by_group.items():
+            _extend(groups[name], [scored(part, [], [])[0] for part in parts])
+    alone = {name: number for name, number in overall.items() if compares_groups(name)}
+    constant = rates.overall_numbers(rates.constant_classifier(tally, majority=majority))
     return MetricTable(
         level=level,
         overall=overall,
         sections=[
             Section(
-                attribute=name,
-                groups=_slices(grouping.groups, group_tables[name], groups[name]),
-                measures=[*between[name].values()] if between else alone,
+                attribute=item.name,
+                groups=_slices(item.groups, group_tables[item.name], groups[item.name]),
+                measures=[*between.get(item.name, alone).values()],
             )
-            for grouping in reported_groupings(tally.cells)
-            for name in [grouping.name]
+            for item in rates.reported_groupings(tally.cells)
         ],
         clients=_slices(tally.clients, tables, clients),
         constant_classifier={
@@ -130,14 +118,10 @@ def count_predictions(
     )
     if probabilities is None:
         return tally, None
-    labels, rows = binary_column(y_true, "y_true"), RowScores.from_probabilities(probabilities)
-    lengths = {"y_true": len(labels), "probabilities": len(rows.logits)}
-    coded = CodedRows.of(sensitive_features, clients, None, lengths=lengths)
-    size, scores = tally.cells.size, {}
-    for k, name in enumerate(coded.clients):
-        own = coded.client == k
-        scores[name] = ScoreSums.from_rows(rows[own], coded.cell[own], labels[own], size=size)
-    return tally, scores
+    labels, scores = binary_column(y_true, "y_true"), RowScores.from_probabilities(probabilities)
+    lengths = {"y_true": len(labels), "probabilities": len(scores.logits)}
+    rows = CodedRows.of(sensitive_features, clients, None, lengths=lengths)
+    return tally, ScoreSums.by_client(scores, rows, labels)
 
 
 def measured_violation(
@@ -174,13 +158,14 @@ def measured_violation(
     >>> measured_violation(tally, notion("dp"), tally.cells.groupings()).value
     0.25
     """
-    value, why = group_measure("violation", notion, tally.counts, groupings)
+    value, why = rates.group_measure("violation", notion, tally.counts, groupings)
     name, rng = f"{notion.name}_violation", np.random.default_rng(seed)
     if math.isnan(value):
         return Measured(name=name, value=None, undefined=why)
     limits = Resampling(rng, level, draws).violations([notion], groupings, tally.counts)
-    fair = simulated_fair(compared_counts(tally.counts, groupings), draws, rng)[fair_kind(notion)]
-    floor = float(violation_of(notion, groupings).value(fair).mean())
+    compared = rates.compared_counts(tally.counts, groupings)
+    fair = simulated_fair(compared, draws, rng)[fair_kind(notion)]
+    floor = float(rates.violation_of(notion, groupings).value(fair).mean())
     return Measured(name=name, value=value, interval=limits[name], noise_floor=floor)
 
 
@@ -203,79 +188,37 @@ def has_noise_floor(name: str) -> bool:
     >>> has_noise_floor("equalized_odds_violation"), has_noise_floor("accuracy")
     (True, False)
     """
-    violations = (f"{item.name}_violation" for item in decision_notions())
-    return name in CLIENT_SPREADS or name in violations
+    violations = (f"{item.name}_violation" for item in rates.decision_notions())
+    return name in rates.CLIENT_SPREADS or name in violations
 
 
 def _overall(
-    tally: Tally, notions: Sequence[Notion], around: Resampling, fair: FairDecisions
+    tally: Tally,
+    notions: Sequence[Notion],
+    groupings: Sequence[Grouping],
+    around: Resampling,
+    fair: FairDecisions,
 ) -> NumbersByName:
     """Measure all rows together."""
-    decided, groupings = decision_notions(notions), tally.cells.groupings()
-    values = overall_numbers(tally, notions=notions)
+    values = rates.overall_numbers(tally, notions=notions)
     # Group numbers do not depend on who holds a row, client numbers not on its cell: each is
     # smoothed where its own rates are.
     limits = around.client_spreads(values, tally.counts) | overall_limits(tally, around.level)
     floors = fair.client_spreads()
     if groupings:
-        limits |= around.violations(decided, groupings, tally.counts)
-        floors |= fair.violations(decided, groupings)
+        limits |= around.violations(notions, groupings, tally.counts)
+        floors |= fair.violations(notions, groupings)
     return _measured(values, limits, floors)
 
 
-def _between(
-    tally: Tally,
-    notions: Sequence[Notion],
-    grouping: Grouping,
-    around: Resampling,
-    fair: FairDecisions,
-) -> NumbersByName:
-    """Measure what compares the groups of one grouping."""
-    decided = decision_notions(notions)
-    limits = around.violations(decided, [grouping], tally.counts)
-    floors = fair.violations(decided, [grouping])
-    return _measured(group_numbers(tally, notions, grouping), limits, floors)
-
-
-def _client_violations(
-    tally: Tally, notions: Sequence[Notion], around: Resampling
-) -> list[NumbersByName]:
-    """Measure every notion's violation on each client's own rows."""
-    decided, groupings = decision_notions(notions), tally.cells.groupings()
-    values = client_violations(tally, decided)
-    if not groupings or not tally.clients:
-        return [{} for _ in values]
-    fewer = Resampling(around.rng, around.level, -(-around.draws // _PER_CLIENT))
-    limits = fewer.client_violations(decided, groupings, tally.counts)
-    return [_measured(own, ends) for own, ends in zip(values, limits, strict=True)]
-
-
-def _add_scores(
-    overall: NumbersByName,
-    clients: Sequence[NumbersByName],
-    groups: Mapping[str, Sequence[NumbersByName]],
-    *,
-    tally: Tally,
-    scores: Mapping[str, ScoreSums],
-    randomised: bool,
-    notions: Sequence[Notion],
-    level: float,
-) -> None:
-    """Add the numbers of scores to those of decisions, in place."""
-    groupings = tally.cells.groupings()
-    losses = [item for item in notions if item.statistic == "loss"]
-    together, of_clients, of_groups = scored_rows(tally, scores)
-    overall.update(_scored(together, level, randomised, losses, groupings)[0])
-    scored = _scored(of_clients, level, randomised, losses, groupings)
-    for numbers, more in zip(clients, scored, strict=True):
+def _extend(parts: Iterable[NumbersByName], others: Iterable[NumbersByName]) -> None:
+    """Add further numbers to each part, in place."""
+    for numbers, more in zip(parts, others, strict=True):
         numbers.update(more)
-    for name, parts in of_groups.items():
-        for numbers, part in zip(groups[name], parts, strict=True):
-            numbers.update(_scored(part, level, randomised)[0])
 
 
 def _measured(
-    values: NamedValues, limits: Limits, floors: Mapping[str, Number] | None = None
+    values: rates.NamedValues, limits: Limits, floors: Mapping[str, Number] | None = None
 ) -> NumbersByName:
     return {
         name: Measured(
@@ -289,11 +232,11 @@ def _measured(
     }
 
 
-def _shares(tables: Floats, level: float) -> list[NumbersByName]:
+def _shares(tables: rates.Floats, level: float) -> list[NumbersByName]:
     """Return accuracy and rates of each of the (T, 2, 2) tables, with Wilson's intervals."""
     parts: list[NumbersByName] = [{} for _ in tables]
-    for name in TABLE_NUMBERS:
-        share = PROPORTIONS[name]
+    for name in rates.TABLE_NUMBERS:
+        share = rates.PROPORTIONS[name]
         values = share.value(tables).tolist()
         limits = interval_column(*wilson(*share.counts(tables), level))
         for numbers, value, limit in zip(parts, values, limits, strict=True):
@@ -303,20 +246,23 @@ def _shares(tables: Floats, level: float) -> list[NumbersByName]:
 
 def _scored(
     rows: ScoredRows,
+    notions: Sequence[Notion],
+    groupings: Sequence[Grouping],
+    *,
     level: float,
     randomised: bool,
-    notions: Sequence[Notion] = (),
-    groupings: Sequence[Grouping] = (),
 ) -> list[NumbersByName]:
     """Return the numbers of scores of each set of rows, with intervals of ROC-AUC."""
     values = rows.numbers(randomised=randomised, notions=notions, groupings=groupings)
-    limits = rows.roc_auc_limits(level)
-    return [_measured(own, {"roc_auc": limit}) for own, limit in zip(values, limits, strict=True)]
+    limits = [{"roc_auc": limit} for limit in rows.roc_auc_limits(level)]
+    return list(map(_measured, values, limits))
 
 
-def _slices(names: Sequence[str], tables: Floats, numbers: Sequence[NumbersByName]) -> list[Slice]:
-    rows = [round(count) for count in tables.sum(axis=(1, 2)).tolist()]
+def _slices(
+    names: Sequence[str], tables: rates.Floats, numbers: Sequence[NumbersByName]
+) -> list[Slice]:
+    rows = tables.sum(axis=(1, 2)).tolist()
     return [
-        Slice(name=name, rows=n, numbers=own)
-        for name, n, own in zip(names, rows, numbers, strict=True)
+        Slice(name=name, rows=round(count), numbers=part)
+        for name, count, part in zip(names, rows, numbers, strict=True)
     ]

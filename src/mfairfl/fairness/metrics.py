@@ -17,24 +17,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
 from mfairfl.errors import ConfigError
+from mfairfl.fairness import rates
 from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.notions import notion
-from mfairfl.fairness.rates import (
-    Aggregate,
-    Kind,
-    Method,
-    client_number,
-    group_measure,
-    measured_groupings,
-    performance,
-    pooled_table,
-)
 from mfairfl.fairness.tally import Tally
 
 
@@ -42,34 +33,32 @@ class UndefinedMetricWarning(UserWarning):
     """A metric is undefined on these rows (nan, never 0); the message says why."""
 
 
-def as_tally(y_true: Any, y_pred: Any, sensitive_features: Any, clients: Any) -> Tally:
-    """Return the tally a metric was given, or count the rows it was given.
+class Rows(TypedDict, total=False):
+    """What every metric takes beside labels and decisions, by keyword."""
 
-    Examples
-    --------
-    >>> as_tally([1, 0], [1, 1], None, ["a", "b"]).clients
-    ('a', 'b')
-    """
-    if isinstance(y_true, Tally):
-        if y_pred is not None or sensitive_features is not None or clients is not None:
-            raise ConfigError("a Tally already holds decisions, groups and clients; pass it alone")
-        return y_true
-    if y_pred is None:
-        raise ConfigError("y_pred is missing; pass y_true and y_pred, or a Tally")
-    features = {} if sensitive_features is None else sensitive_features
-    return Tally.from_predictions(y_true, y_pred, sensitive_features=features, clients=clients)
+    sensitive_features: Any
+    clients: Any
 
 
-def defined(name: str, value: float, reason: str) -> float:
-    """Return `value`; if it is nan, warn with the reason."""
-    if math.isnan(value):
-        warnings.warn(f"{name} is undefined: {reason}", UndefinedMetricWarning, stacklevel=3)
-    return value
+class Groups(Rows, total=False):
+    """What every violation takes."""
+
+    attribute: str | None
 
 
-def accuracy(
-    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
-) -> float:
+class Between(Groups, total=False):
+    """What every difference and ratio takes."""
+
+    method: rates.Method
+
+
+class BetweenEvents(Between, total=False):
+    """What a difference or ratio over several events takes."""
+
+    agg: rates.Aggregate
+
+
+def accuracy(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
     """Return the share of rows decided correctly.
 
     Parameters
@@ -86,12 +75,10 @@ def accuracy(
     >>> accuracy([1, 0, 1, 0], [1, 0, 0, 0])
     0.75
     """
-    return _number("accuracy", y_true, y_pred, sensitive_features, clients)
+    return _of_all_rows("accuracy", y_true, y_pred, **rows)
 
 
-def selection_rate(
-    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
-) -> float:
+def selection_rate(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
     """Return the share of rows with a favourable decision; arguments as in `accuracy`.
 
     Examples
@@ -99,12 +86,10 @@ def selection_rate(
     >>> selection_rate([1, 0, 1, 0], [1, 0, 0, 0])
     0.25
     """
-    return _number("selection_rate", y_true, y_pred, sensitive_features, clients)
+    return _of_all_rows("selection_rate", y_true, y_pred, **rows)
 
 
-def true_positive_rate(
-    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
-) -> float:
+def true_positive_rate(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
     """Return P(ŷ=1 | y=1); arguments as in `accuracy`.
 
     Examples
@@ -112,12 +97,10 @@ def true_positive_rate(
     >>> true_positive_rate([1, 0, 1, 0], [1, 0, 0, 0])
     0.5
     """
-    return _number("true_positive_rate", y_true, y_pred, sensitive_features, clients)
+    return _of_all_rows("true_positive_rate", y_true, y_pred, **rows)
 
 
-def false_positive_rate(
-    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
-) -> float:
+def false_positive_rate(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
     """Return P(ŷ=1 | y=0); arguments as in `accuracy`.
 
     Examples
@@ -125,12 +108,10 @@ def false_positive_rate(
     >>> false_positive_rate([1, 0, 1, 0], [1, 1, 0, 0])
     0.5
     """
-    return _number("false_positive_rate", y_true, y_pred, sensitive_features, clients)
+    return _of_all_rows("false_positive_rate", y_true, y_pred, **rows)
 
 
-def balanced_accuracy(
-    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
-) -> float:
+def balanced_accuracy(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
     """Return the mean of the accuracies on y = 0 and on y = 1; arguments as in `accuracy`.
 
     Examples
@@ -138,12 +119,10 @@ def balanced_accuracy(
     >>> balanced_accuracy([1, 0, 0, 0], [0, 0, 0, 0])
     0.5
     """
-    return _number("balanced_accuracy", y_true, y_pred, sensitive_features, clients)
+    return _of_all_rows("balanced_accuracy", y_true, y_pred, **rows)
 
 
-def f1(
-    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
-) -> float:
+def f1(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
     """Return 2TP / (2TP + FP + FN), y = 1 being positive; arguments as in `accuracy`.
 
     Examples
@@ -151,12 +130,10 @@ def f1(
     >>> f1([1, 0, 0, 1], [1, 1, 0, 1])
     0.8
     """
-    return _number("f1", y_true, y_pred, sensitive_features, clients)
+    return _of_all_rows("f1", y_true, y_pred, **rows)
 
 
-def client_accuracy_std(
-    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
-) -> float:
+def client_accuracy_std(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
     """Return the population standard deviation (ddof 0) of the clients' accuracies.
 
     Parameters
@@ -175,12 +152,10 @@ def client_accuracy_std(
     >>> client_accuracy_std([1, 1, 0, 0], [1, 0, 0, 0], clients=["a", "a", "b", "b"])
     0.25
     """
-    return _client_metric("client_accuracy_std", y_true, y_pred, sensitive_features, clients)
+    return _of_clients("client_accuracy_std", y_true, y_pred, **rows)
 
 
-def client_accuracy_gap(
-    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
-) -> float:
+def client_accuracy_gap(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
     """Return the best minus the worst client's accuracy; arguments as in `client_accuracy_std`.
 
     Examples
@@ -188,12 +163,10 @@ def client_accuracy_gap(
     >>> client_accuracy_gap([1, 1, 0, 0], [1, 0, 0, 0], clients=["a", "a", "b", "b"])
     0.5
     """
-    return _client_metric("client_accuracy_gap", y_true, y_pred, sensitive_features, clients)
+    return _of_clients("client_accuracy_gap", y_true, y_pred, **rows)
 
 
-def worst_client_accuracy(
-    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
-) -> float:
+def worst_client_accuracy(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
     """Return the lowest accuracy of a client; arguments as in `client_accuracy_std`.
 
     Examples
@@ -201,12 +174,10 @@ def worst_client_accuracy(
     >>> worst_client_accuracy([1, 1, 0, 0], [1, 0, 0, 0], clients=["a", "a", "b", "b"])
     0.5
     """
-    return _client_metric("worst_client_accuracy", y_true, y_pred, sensitive_features, clients)
+    return _of_clients("worst_client_accuracy", y_true, y_pred, **rows)
 
 
-def best_client_accuracy(
-    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
-) -> float:
+def best_client_accuracy(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
     """Return the highest accuracy of a client; arguments as in `client_accuracy_std`.
 
     Examples
@@ -214,28 +185,10 @@ def best_client_accuracy(
     >>> best_client_accuracy([1, 1, 0, 0], [1, 0, 0, 0], clients=["a", "a", "b", "b"])
     1.0
     """
-    return _client_metric("best_client_accuracy", y_true, y_pred, sensitive_features, clients)
+    return _of_clients("best_client_accuracy", y_true, y_pred, **rows)
 
 
-def _number(name: str, y_true: Any, y_pred: Any, features: Any, clients: Any) -> float:
-    table = pooled_table(as_tally(y_true, y_pred, features, clients).counts)
-    return defined(name, *performance(name, table))
-
-
-def _client_metric(name: str, y_true: Any, y_pred: Any, features: Any, clients: Any) -> float:
-    if clients is None and not isinstance(y_true, Tally):
-        raise ConfigError(f"{name} needs clients=, the client of each row (or a Tally)")
-    return defined(name, *client_number(name, as_tally(y_true, y_pred, features, clients)))
-
-
-def demographic_parity_violation(
-    y_true: Any,
-    y_pred: Any = None,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    attribute: str | None = None,
-) -> float:
+def demographic_parity_violation(y_true: Any, y_pred: Any = None, **rows: Unpack[Groups]) -> float:
     """Return the largest deviation of a group's selection rate from the overall one.
 
     Parameters
@@ -256,18 +209,11 @@ def demographic_parity_violation(
     >>> demographic_parity_violation([1, 0, 1, 0], [1, 1, 0, 0], sensitive_features=list("aabb"))
     0.5
     """
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("demographic_parity", "violation", tally, attribute)
+    return _of_groups("demographic_parity", "violation", y_true, y_pred, **rows)
 
 
 def demographic_parity_difference(
-    y_true: Any,
-    y_pred: Any = None,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    method: Method = "between_groups",
-    attribute: str | None = None,
+    y_true: Any, y_pred: Any = None, **rows: Unpack[Between]
 ) -> float:
     """Return the difference between the groups' highest and lowest selection rate.
 
@@ -285,19 +231,10 @@ def demographic_parity_difference(
     >>> demographic_parity_difference([1, 0, 1, 0], [1, 1, 0, 0], sensitive_features=list("aabb"))
     1.0
     """
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("demographic_parity", "difference", tally, attribute, method=method)
+    return _of_groups("demographic_parity", "difference", y_true, y_pred, **rows)
 
 
-def demographic_parity_ratio(
-    y_true: Any,
-    y_pred: Any = None,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    method: Method = "between_groups",
-    attribute: str | None = None,
-) -> float:
+def demographic_parity_ratio(y_true: Any, y_pred: Any = None, **rows: Unpack[Between]) -> float:
     """Return the ratio of the groups' lowest and highest selection rate.
 
     Parameters
@@ -313,18 +250,10 @@ def demographic_parity_ratio(
     >>> demographic_parity_ratio([1, 0, 1, 0], [1, 1, 1, 0], sensitive_features=list("aabb"))
     0.5
     """
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("demographic_parity", "ratio", tally, attribute, method=method)
+    return _of_groups("demographic_parity", "ratio", y_true, y_pred, **rows)
 
 
-def equalized_odds_violation(
-    y_true: Any,
-    y_pred: Any = None,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    attribute: str | None = None,
-) -> float:
+def equalized_odds_violation(y_true: Any, y_pred: Any = None, **rows: Unpack[Groups]) -> float:
     """Return the largest deviation of a group's true or false positive rate from the overall one.
 
     Arguments as in `demographic_parity_violation`.
@@ -334,19 +263,11 @@ def equalized_odds_violation(
     >>> equalized_odds_violation([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     0.5
     """
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("equalized_odds", "violation", tally, attribute)
+    return _of_groups("equalized_odds", "violation", y_true, y_pred, **rows)
 
 
 def equalized_odds_difference(
-    y_true: Any,
-    y_pred: Any = None,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    method: Method = "between_groups",
-    agg: Aggregate = "worst_case",
-    attribute: str | None = None,
+    y_true: Any, y_pred: Any = None, **rows: Unpack[BetweenEvents]
 ) -> float:
     """Return the difference between the groups' highest and lowest true or false positive rate.
 
@@ -358,20 +279,10 @@ def equalized_odds_difference(
     >>> equalized_odds_difference([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     1.0
     """
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("equalized_odds", "difference", tally, attribute, method=method, agg=agg)
+    return _of_groups("equalized_odds", "difference", y_true, y_pred, **rows)
 
 
-def equalized_odds_ratio(
-    y_true: Any,
-    y_pred: Any = None,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    method: Method = "between_groups",
-    agg: Aggregate = "worst_case",
-    attribute: str | None = None,
-) -> float:
+def equalized_odds_ratio(y_true: Any, y_pred: Any = None, **rows: Unpack[BetweenEvents]) -> float:
     """Return the ratio of the groups' lowest and highest true or false positive rate.
 
     Arguments as in `equalized_odds_difference`. If there are no false positives at all, only
@@ -382,18 +293,10 @@ def equalized_odds_ratio(
     >>> equalized_odds_ratio([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     0.0
     """
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("equalized_odds", "ratio", tally, attribute, method=method, agg=agg)
+    return _of_groups("equalized_odds", "ratio", y_true, y_pred, **rows)
 
 
-def equal_opportunity_violation(
-    y_true: Any,
-    y_pred: Any = None,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    attribute: str | None = None,
-) -> float:
+def equal_opportunity_violation(y_true: Any, y_pred: Any = None, **rows: Unpack[Groups]) -> float:
     """Return the largest deviation of a group's true positive rate from the overall one.
 
     Arguments as in `demographic_parity_violation`.
@@ -403,18 +306,11 @@ def equal_opportunity_violation(
     >>> equal_opportunity_violation([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     0.5
     """
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("equal_opportunity", "violation", tally, attribute)
+    return _of_groups("equal_opportunity", "violation", y_true, y_pred, **rows)
 
 
 def equal_opportunity_difference(
-    y_true: Any,
-    y_pred: Any = None,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    method: Method = "between_groups",
-    attribute: str | None = None,
+    y_true: Any, y_pred: Any = None, **rows: Unpack[Between]
 ) -> float:
     """Return the difference between the groups' highest and lowest true positive rate.
 
@@ -425,19 +321,10 @@ def equal_opportunity_difference(
     >>> equal_opportunity_difference([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     1.0
     """
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("equal_opportunity", "difference", tally, attribute, method=method)
+    return _of_groups("equal_opportunity", "difference", y_true, y_pred, **rows)
 
 
-def equal_opportunity_ratio(
-    y_true: Any,
-    y_pred: Any = None,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    method: Method = "between_groups",
-    attribute: str | None = None,
-) -> float:
+def equal_opportunity_ratio(y_true: Any, y_pred: Any = None, **rows: Unpack[Between]) -> float:
     """Return the ratio of the groups' lowest and highest true positive rate.
 
     Arguments as in `demographic_parity_ratio`.
@@ -447,18 +334,10 @@ def equal_opportunity_ratio(
     >>> equal_opportunity_ratio([1, 0, 1, 0], [1, 1, 1, 1], sensitive_features=list("aabb"))
     1.0
     """
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("equal_opportunity", "ratio", tally, attribute, method=method)
+    return _of_groups("equal_opportunity", "ratio", y_true, y_pred, **rows)
 
 
-def accuracy_parity_violation(
-    y_true: Any,
-    y_pred: Any = None,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    attribute: str | None = None,
-) -> float:
+def accuracy_parity_violation(y_true: Any, y_pred: Any = None, **rows: Unpack[Groups]) -> float:
     """Return the largest deviation of a group's accuracy from the overall one.
 
     Arguments as in `demographic_parity_violation`.
@@ -468,19 +347,10 @@ def accuracy_parity_violation(
     >>> accuracy_parity_violation([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     0.25
     """
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("accuracy_parity", "violation", tally, attribute)
+    return _of_groups("accuracy_parity", "violation", y_true, y_pred, **rows)
 
 
-def accuracy_parity_difference(
-    y_true: Any,
-    y_pred: Any = None,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    method: Method = "between_groups",
-    attribute: str | None = None,
-) -> float:
+def accuracy_parity_difference(y_true: Any, y_pred: Any = None, **rows: Unpack[Between]) -> float:
     """Return the difference between the groups' highest and lowest accuracy.
 
     Arguments as in `demographic_parity_difference`.
@@ -490,19 +360,10 @@ def accuracy_parity_difference(
     >>> accuracy_parity_difference([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     0.5
     """
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("accuracy_parity", "difference", tally, attribute, method=method)
+    return _of_groups("accuracy_parity", "difference", y_true, y_pred, **rows)
 
 
-def accuracy_parity_ratio(
-    y_true: Any,
-    y_pred: Any = None,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    method: Method = "between_groups",
-    attribute: str | None = None,
-) -> float:
+def accuracy_parity_ratio(y_true: Any, y_pred: Any = None, **rows: Unpack[Between]) -> float:
     """Return the ratio of the groups' lowest and highest accuracy.
 
     Arguments as in `demographic_parity_ratio`.
@@ -512,8 +373,7 @@ def accuracy_parity_ratio(
     >>> accuracy_parity_ratio([1, 0, 1, 0], [1, 1, 1, 0], sensitive_features=list("aabb"))
     0.5
     """
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("accuracy_parity", "ratio", tally, attribute, method=method)
+    return _of_groups("accuracy_parity", "ratio", y_true, y_pred, **rows)
 
 
 def accuracy_parity_loss_violation(
@@ -538,15 +398,60 @@ def accuracy_parity_loss_violation(
     >>> accuracy_parity_loss_violation(sums, Cells((Attribute("sex", ("F", "M")),)))
     0.4
     """
-    groupings = measured_groupings(cells, "violation", attribute)
+    groupings = rates.measured_groupings(cells, "violation", attribute)
     constraints = Constraints(cells, notion("accuracy_parity_loss"), groupings)
     gaps = np.abs(constraints.gaps(statistics))
     empty = [label for label, gap in zip(constraints.labels, gaps, strict=True) if np.isnan(gap)]
     reason = f"group '{empty[0][3]}' of '{empty[0][2]}' has no rows" if empty else ""
-    return defined("accuracy_parity_loss_violation", float(gaps.max()), reason)
+    return _defined("accuracy_parity_loss_violation", float(gaps.max()), reason, depth=3)
 
 
-def _measured(name: str, kind: Kind, tally: Tally, attribute: str | None, **options: Any) -> float:
-    groupings = measured_groupings(tally.cells, kind, attribute)
-    value, why = group_measure(kind, notion(name), tally.counts, groupings, **options)
-    return defined(f"{name}_{kind}", value, why)
+def _of_all_rows(name: str, y_true: Any, y_pred: Any, **rows: Unpack[Rows]) -> float:
+    table = rates.pooled_table(_tally(y_true, y_pred, **rows).counts)
+    return _defined(name, *rates.performance(name, table))
+
+
+def _of_clients(name: str, y_true: Any, y_pred: Any, **rows: Unpack[Rows]) -> float:
+    if rows.get("clients") is None and not isinstance(y_true, Tally):
+        raise ConfigError(f"{name} needs clients=, the client of each row (or a Tally)")
+    return _defined(name, *rates.client_number(name, _tally(y_true, y_pred, **rows)))
+
+
+def _of_groups(
+    name: str,
+    kind: rates.Kind,
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    attribute: str | None = None,
+    **options: Any,
+) -> float:
+    if kind == "violation" and options:
+        raise TypeError(f"{name}_violation() takes no argument {min(options)!r}")
+    tally = _tally(y_true, y_pred, sensitive_features=sensitive_features, clients=clients)
+    groupings = rates.measured_groupings(tally.cells, kind, attribute)
+    value, why = rates.group_measure(kind, notion(name), tally.counts, groupings, **options)
+    return _defined(f"{name}_{kind}", value, why)
+
+
+def _tally(
+    y_true: Any, y_pred: Any, *, sensitive_features: Any = None, clients: Any = None
+) -> Tally:
+    """Return the tally that a metric was given, or count the rows that it was given."""
+    if isinstance(y_true, Tally):
+        if y_pred is not None or sensitive_features is not None or clients is not None:
+            raise ConfigError("a Tally already holds decisions, groups and clients; pass it alone")
+        return y_true
+    if y_pred is None:
+        raise ConfigError("y_pred is missing; pass y_true and y_pred, or a Tally")
+    features = {} if sensitive_features is None else sensitive_features
+    return Tally.from_predictions(y_true, y_pred, sensitive_features=features, clients=clients)
+
+
+def _defined(name: str, value: float, reason: str, *, depth: int = 4) -> float:
+    """Return `value`; if it is nan, warn with the reason, at the line that called the metric."""
+    if math.isnan(value):
+        warnings.warn(f"{name} is undefined: {reason}", UndefinedMetricWarning, stacklevel=depth)
+    return value

@@ -356,7 +356,7 @@ def client_violations(tally: Tally, notions: Sequence[Notion]) -> list[NamedValu
     """Return every notion's violation on each client's own rows."""
     groupings, counts = tally.cells.groupings(), tally.counts[:, None]
     by_client: list[NamedValues] = [{} for _ in tally.clients]
-    for item in notions if groupings and tally.clients else ():
+    for item in notions:
         values = violation_of(item, groupings).value(counts).tolist()
         reasons = why_each_undefined(item, counts, groupings)
         for numbers, value, why in zip(by_client, values, reasons, strict=True):

@@ -28,7 +28,6 @@ Bounds = tuple[float, float] | None
 """The lower and upper end of an interval."""
 
 _NUMBERS = ("value", "lower", "upper", "noise_floor", "bound_lower", "bound_upper")
-_COLUMNS = ("scope", "attribute", "slice", "rows", "number", *_NUMBERS, "undefined")
 _LESS_IS_BETTER = ("loss", "expected_calibration_error", "false_positive_rate")
 
 
@@ -355,7 +354,8 @@ class MetricTable:
                 least, most = number.bounds or no_ends
                 line = (scope, attribute, name, rows, number.name, number.value, lower, upper)
                 lines.append((*line, number.noise_floor, least, most, number.undefined))
-        frame = pd.DataFrame(lines, columns=_COLUMNS)
+        head = ("scope", "attribute", "slice", "rows", "number", *_NUMBERS, "undefined")
+        frame = pd.DataFrame(lines, columns=head)
         return frame.astype(dict.fromkeys(_NUMBERS, float))
 
     def __str__(self) -> str:

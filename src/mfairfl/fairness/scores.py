@@ -29,10 +29,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit, ndtri
 
 from mfairfl.errors import DataError
-from mfairfl.fairness.cells import Grouping
+from mfairfl.fairness.cells import Cells, Grouping
 from mfairfl.fairness.notions import Notion
 from mfairfl.fairness.rates import NamedValues, divide, reported_groupings
-from mfairfl.fairness.tally import Tally, binary_column
+from mfairfl.fairness.tally import CodedRows, Tally, binary_column
 from mfairfl.fairness.thresholds import ScoreHistogram, pooled_histogram
 from mfairfl.fairness.uncertainty import Interval
 
@@ -206,6 +206,19 @@ class ScoreSums:
             sums=np.bincount(place, p, minlength=many).astype(np.float64).reshape(shape),
             losses=np.bincount(stratum, row_losses, 2 * size).astype(np.float64).reshape(size, 2),
         )
+
+    @classmethod
+    def by_client(
+        cls, scores: RowScores, rows: CodedRows, labels: NDArray[np.intp]
+    ) -> dict[str, ScoreSums]:
+        """Sum over each client's rows whose label is 0 or 1."""
+        size, sums = Cells(rows.attributes).size, {}
+        for client, name in enumerate(rows.clients):
+            chosen = (rows.client == client) & (labels < 2)
+            sums[name] = cls.from_rows(
+                scores[chosen], rows.cell[chosen], labels[chosen], size=size
+            )
+        return sums
 
     @property
     def counts(self) -> NDArray[np.int64]:

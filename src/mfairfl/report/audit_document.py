@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from mfairfl import __version__
 from mfairfl.errors import ConfigError, require_known
 from mfairfl.fairness import rates
-from mfairfl.fairness.audit_counts import AuditCounts
+from mfairfl.fairness.audit_counts import AuditCounts, StoredCounts
 from mfairfl.fairness.audit_numbers import audit_table, needs_label
 from mfairfl.fairness.notions import Notion, notion
 from mfairfl.fairness.results import Measured, MetricTable, Number, Numbers
 from mfairfl.fairness.scores import SCORE_NUMBERS
-from mfairfl.fairness.stored_counts import StoredCounts
 from mfairfl.report.audit_settings import AuditSettings, AuditSource
 from mfairfl.report.bias_tables import Selections, bias_tables
 from mfairfl.report.document import NOTICE, Document, RowFacts, Sweep, SweepRow

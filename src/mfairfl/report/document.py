@@ -16,8 +16,8 @@ from pydantic import Field, ValidationError
 
 from mfairfl.data.values import DocumentedModel
 from mfairfl.errors import DataError, MfairflError, first_problem
+from mfairfl.fairness.audit_counts import StoredCounts
 from mfairfl.fairness.results import Bounds, Measured, Number, Numbers, Section, Slice
-from mfairfl.fairness.stored_counts import StoredCounts
 from mfairfl.fairness.uncertainty import Verdict
 from mfairfl.files import read_regular_file
 from mfairfl.report.audit_settings import AuditSettings, AuditSource

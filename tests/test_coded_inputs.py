@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mfairfl.one_hot import add_looked_up, sums_by_code, with_one_hot
+from mfairfl.models import add_looked_up, sums_by_code, with_one_hot
 
 SHAPES = {
     "stack": st.integers(1, 4),
