@@ -61,25 +61,15 @@ _HOME = {
     "train": "mfairfl.runs.train",
     "tune": "mfairfl.experiments.search.optuna_study",
 }
-_ROOMS = (
-    "data",
-    "fairness",
-    "geometry",
-    "models",
-    "references",
-    "strategies",
-    "testing",
-    "training",
-)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    if name in __all__:
         return import_module(f"mfairfl.{name}")
-    if name not in _HOME:
-        raise AttributeError(f"module 'mfairfl' has no attribute '{name}'")
-    return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'mfairfl' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME, *_ROOMS])
+    return sorted({*globals(), *__all__})

@@ -15,11 +15,11 @@ train rows of Adult, Bank, COMPAS and German (seed 0), before any comparison was
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from functools import cached_property, partial
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 import pandas as pd
@@ -53,10 +53,22 @@ _BLOCK = 16_384  # rows that are encoded at once
 Floats = NDArray[np.float64]
 
 
-class _Scorer(Protocol):
-    """A fitted model: features in, logits out."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scorer:
+    """An estimator of scikit-learn, and how it is given features."""
 
-    def logits(self, X: pd.DataFrame) -> Floats: ...
+    estimator: Any
+    features: Callable[[pd.DataFrame], Any]
+
+    def fit(self, X: pd.DataFrame, y: NDArray[Any]) -> _Scorer:
+        with _one_thread():
+            self.estimator.fit(self.features(X), y)
+        return self
+
+    def logits(self, X: pd.DataFrame) -> Floats:
+        with _one_thread():
+            logits = self.estimator.decision_function(self.features(X))
+        return np.asarray(logits, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -135,7 +147,7 @@ def known_reference(name: str) -> ReferenceName:
     'logistic'
     """
     require_known("reference", [name], REFERENCES)
-    return next(reference for reference in REFERENCES if reference == name)
+    return cast("ReferenceName", name)
 
 
 def reference_settings(name: ReferenceName) -> dict[str, Any]:
@@ -185,29 +197,35 @@ class PooledRows:
             return FittedReference(name=name, scorer=self._logistic)
         if name == "boosting":
             return FittedReference(name=name, scorer=self._boosting)
-        attributes = self.federation.attributes
-        constraints = (goal or Goal()).constraints(attributes)
+        constraints = (goal or Goal()).constraints(self.federation.attributes)
         refuse_losses(constraints)
         thresholds = fit_thresholds(self._unseen, constraints, tolerance=tolerance)
         return FittedReference(name=name, scorer=self._boosting, thresholds=thresholds)
 
     @cached_property
-    def _boosting(self) -> _Boosting:
+    def _boosting(self) -> _Scorer:
         return self._boosted(self._X, self._train.y)
 
-    def _boosted(self, X: pd.DataFrame, y: NDArray[Any]) -> _Boosting:
-        texts = self.table.task.categorical or ()
-        return _Boosting.fit(X, y, texts=texts, seed=self.federation.seed)
+    def _boosted(self, X: pd.DataFrame, y: NDArray[Any]) -> _Scorer:
+        """Fit gradient boosting on features as they are: numbers, missing ones too, and texts."""
+        from sklearn.ensemble import HistGradientBoostingClassifier  # noqa: PLC0415 - slow
+
+        levels = {column: _Levels.of(X[column]) for column in self.table.task.categorical or ()}
+        model = HistGradientBoostingClassifier(
+            **_BOOSTING, categorical_features="from_dtype", random_state=self.federation.seed
+        )
+        return _Scorer(model, partial(_with_categories, levels=levels)).fit(X, y)
 
     @cached_property
-    def _logistic(self) -> _Logistic:
+    def _logistic(self) -> _Scorer:
+        """Fit logistic regression on standardised numbers and one-hot categories."""
+        from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - slow
+
+        task = self.table.task
         every = self.table.X.iloc[self.federation.pool.rows]
-        encoder = Encoder.fit(
-            statistics(self._X, self.table.task),
-            self.table.task,
-            schema=statistics(every, self.table.task),
-        )
-        return _Logistic.fit(encoder, self._X, self._train.y)
+        encoder = Encoder.fit(statistics(self._X, task), task, schema=statistics(every, task))
+        model = LogisticRegression(**_LOGISTIC)
+        return _Scorer(model, partial(_sparse, encoder=encoder)).fit(self._X, self._train.y)
 
     @cached_property
     def _unseen(self) -> ScoreHistogram:
@@ -251,32 +269,6 @@ class _Levels(NamedTuple):
         return pd.Categorical.from_codes(codes, categories=numbers)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Boosting:
-    """Gradient boosting on features as they are: numbers, missing ones too, and categories."""
-
-    estimator: Any
-    levels: Mapping[str, _Levels]
-
-    @classmethod
-    def fit(
-        cls, X: pd.DataFrame, y: NDArray[Any], *, texts: Sequence[str], seed: int
-    ) -> _Boosting:
-        from sklearn.ensemble import HistGradientBoostingClassifier  # noqa: PLC0415 - slow
-
-        levels = {column: _Levels.of(X[column]) for column in texts}
-        model = HistGradientBoostingClassifier(
-            **_BOOSTING, categorical_features="from_dtype", random_state=seed
-        )
-        with _one_thread():
-            return cls(model.fit(_with_categories(X, levels), y), levels)
-
-    def logits(self, X: pd.DataFrame) -> Floats:
-        with _one_thread():
-            logits = self.estimator.decision_function(_with_categories(X, self.levels))
-        return np.asarray(logits, dtype=np.float64)
-
-
 def _with_categories(X: pd.DataFrame, levels: Mapping[str, _Levels]) -> pd.DataFrame:
     """Return the features with their texts as categories."""
     X = X.reset_index(drop=True)
@@ -285,27 +277,7 @@ def _with_categories(X: pd.DataFrame, levels: Mapping[str, _Levels]) -> pd.DataF
     return X
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Logistic:
-    """Logistic regression on standardised numbers and one-hot categories."""
-
-    estimator: Any
-    encoder: Encoder
-
-    @classmethod
-    def fit(cls, encoder: Encoder, X: pd.DataFrame, y: NDArray[Any]) -> _Logistic:
-        from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - slow
-
-        with _one_thread():
-            return cls(LogisticRegression(**_LOGISTIC).fit(_sparse(encoder, X), y), encoder)
-
-    def logits(self, X: pd.DataFrame) -> Floats:
-        with _one_thread():
-            logits = self.estimator.decision_function(_sparse(self.encoder, X))
-        return np.asarray(logits, dtype=np.float64)
-
-
-def _sparse(encoder: Encoder, X: pd.DataFrame) -> Any:
+def _sparse(X: pd.DataFrame, encoder: Encoder) -> Any:
     """Encode block by block: of a one-hot column only the ones are kept."""
     from scipy.sparse import csr_array, vstack  # noqa: PLC0415 - slow, rarely needed
 

@@ -34,7 +34,7 @@ from mfairfl.models import MLP
 from mfairfl.strategies.base import Card, Strategy
 from mfairfl.strategies.registry import create
 from mfairfl.training.execution import steady_arithmetic
-from mfairfl.training.plan import Job, Recipe
+from mfairfl.training.plan import Recipe
 
 TASK = Task(label="hired", favourable="yes", sensitive=("sex", "age"), client="site")
 SITES = {"east": 90, "north": 70, "south": 40, "west": 60}
@@ -162,12 +162,11 @@ class _SmallRun:
 
     @property
     def setup(self) -> Setup:
-        recipe = {"local_epochs": 2, "batch_size": 20, "lr": 0.02, **self.recipe}
         pooled = self.strategy.card.trains_on == "pooled"
         base = Setup(
             strategy=self.strategy,
             size=self.model.size,
-            recipe=Recipe(**recipe),
+            recipe=Recipe(**{"local_epochs": 2, "batch_size": 20, "lr": 0.02, **self.recipe}),
             rounds=ROUNDS,
             seed=0,
             summary=summarize(self.federation, Goal(), pooled=pooled),
@@ -186,14 +185,14 @@ class _SmallRun:
         setup, begun = self.setup, state or first_state(self.setup, self.model)
         clients = clients_of([self.member()], [begun])
         loop = federate(setup, begun, [watch])
-        ask = next(loop)
+        request = next(loop)
         with steady_arithmetic():
             while True:
-                answers = clients.answer({0: ask})[0]
-                if tamper is not None and isinstance(ask, Train):
-                    answers = tamper(ask.round, dict(answers))
+                answers = clients.answer({0: request})[0]
+                if tamper is not None and isinstance(request, Train):
+                    answers = tamper(request.round, dict(answers))
                 try:
-                    ask = loop.send(answers)
+                    request = loop.send(answers)
                 except StopIteration as stop:
                     return stop.value, watch
 
@@ -237,12 +236,12 @@ def _require_sound(result: Result, watch: _Watch) -> None:
     finite = bool(np.isfinite(result.served.members).all())
     _require(finite, "the served model holds a number that is not finite")
     for record in watch.records:
-        finite = all(np.isfinite(c) for c in record.coefficients.values())
+        finite = all(map(np.isfinite, record.coefficients.values()))
         _require(finite, "a coefficient is not finite")
         try:
             json.dumps(record.log, allow_nan=False)
         except (TypeError, ValueError) as error:
-            _require(False, f"Step.log is not plain, finite data ({error})")
+            raise _UnkeptError(f"Step.log is not plain, finite data ({error})") from error
 
 
 # ------------------------------------------------------------------ what a strategy keeps
@@ -255,15 +254,15 @@ def describes_itself(strategy: Strategy) -> None:
     card = strategy.card
     _require(isinstance(card, Card), "its card is not a Card")
     lines = (card.title, card.paper, card.protects)
-    filled = all(line.strip() == line != "" and "\n" not in line for line in lines)
-    _require(filled, "title, paper and protects of the card are one line each")
+    one_line_each = all(line.strip() == line != "" and "\n" not in line for line in lines)
+    _require(one_line_each, "title, paper and protects of the card are one line each")
     _require(replace(strategy) == strategy, "a copy is not equal to it")  # type: ignore[type-var]
     for hyper_parameter in fields(strategy):  # type: ignore[arg-type]  # a dataclass, as checked
         try:
             setattr(strategy, hyper_parameter.name, None)
         except FrozenInstanceError:
             continue
-        _require(False, "the dataclass is not frozen")
+        raise _UnkeptError("the dataclass is not frozen")
 
 
 @_promise("a missing group, class or row never breaks a round")
@@ -292,17 +291,16 @@ def repeats_itself(strategy: Strategy) -> None:
     """Give the same bits for the same seed: alone, again, beside others, in any client order."""
     run = _SmallRun(strategy)
     expected = _bits(run.run()[0])
-    how = "a second run with the same seed differs: is there state or randomness of its own?"
-    _require(_bits(run.run()[0]) == expected, how)
+    again = "a second run with the same seed differs: is there state or randomness of its own?"
+    _require(_bits(run.run()[0]) == expected, again)
     other = _SmallRun(strategy, changes={"seed": 1, "rounds": ROUNDS + 1})
     with steady_arithmetic():
         together = run_all([run.member(), other.member()])
-    how = "a run beside another differs from the run alone"
-    _require(_bits(together[0]) == expected, how)
+    beside = _bits(together[0]) == expected
+    _require(beside, "a run beside another differs from the run alone")
     turned = replace(run.federation, clients=run.federation.clients[::-1])
-    how = "the order in which clients are listed changes the result"
     same = _bits(_SmallRun(strategy, turned).run()[0]) == expected
-    _require(same, how)
+    _require(same, "the order in which clients are listed changes the result")
 
 
 def _observed(
@@ -332,62 +330,50 @@ def _observed(
 @_promise("functions are pure and fit the reports")
 def is_pure(strategy: Strategy) -> None:
     """Leave state, round and reports as they were given."""
-    seen: list[str] = []
 
     def plan(state: Any, round_: Any) -> Any:
         before = deepcopy(dict(state))
         planned = strategy.plan(state, round_)
-        if not _same(before, dict(state)):
-            seen.append("plan changes the state it is given; return a new one")
+        same = _same(before, dict(state))
+        _require(same, "plan changes the state it is given; return a new one")
         return planned
 
     def combine(state: Any, round_: Any, reports: Any, gram: Any) -> Any:
         before = deepcopy((dict(state), gram, [r.update for r in reports]))
         step = strategy.combine(state, round_, reports, gram)
-        if not _same(before, (dict(state), gram, [r.update for r in reports])):
-            seen.append("combine changes the state, Gram matrix or updates it is given")
+        same = _same(before, (dict(state), gram, [r.update for r in reports]))
+        _require(same, "combine changes the state, Gram matrix or updates it is given")
         shape = np.shape(step.coefficients)
-        if shape != (len(reports),):
-            seen.append(f"coefficients of shape {shape} for {len(reports)} reports")
-        elif not np.isfinite(step.coefficients).all():
-            seen.append("a coefficient is not finite")
+        fits = shape == (len(reports),)
+        _require(fits, f"coefficients of shape {shape} for {len(reports)} reports")
+        _require(bool(np.isfinite(step.coefficients).all()), "a coefficient is not finite")
         return step
 
-    try:
-        _SmallRun(_observed(strategy, plan=plan, combine=combine)).run()
-    except Exception:  # what was seen first is the reason
-        if not seen:
-            raise
-    _require(not seen, "".join(seen[:1]))
+    _SmallRun(_observed(strategy, plan=plan, combine=combine)).run()
 
 
 @_promise("the card says what clients keep and send")
 def says_what_crosses(strategy: Strategy) -> None:
     """Name on the card what jobs keep, and what they report beside updates."""
-    jobs: list[Job] = []
+    card = strategy.card
 
     def plan(state: Any, round_: Any) -> Any:
-        planned = strategy.plan(state, round_)
-        jobs.extend(planned[1])
-        return planned
+        state, jobs = strategy.plan(state, round_)
+        _require(not jobs or card.steps != "none", 'clients train, and the card has steps="none"')
+        for job in jobs:
+            moving = job.plan.controller
+            slot = None if moving is None else moving.slot
+            slots = {"model": job.keep, "control": job.keep_control, "multipliers": slot}
+            for name, kept in slots.items():
+                named = kept is None or name in card.keeps
+                _require(named, f"a job keeps '{kept}', and the card's keeps lacks {name!r}")
+            if job.send and moving is not None and slot is None:
+                reported = card.moves_every is not None and card.moves_every < job.plan.epochs
+                how = "clients report multipliers, and the card's moves_every does not let them"
+                _require(reported, how)
+        return state, jobs
 
     _SmallRun(_observed(strategy, plan=plan)).run()
-    card = strategy.card
-    _require(not jobs or card.steps != "none", 'clients train, and the card has steps="none"')
-    for job in jobs:
-        moving = job.plan.controller
-        slots = {
-            "model": job.keep,
-            "control": job.keep_control,
-            "multipliers": None if moving is None else moving.slot,
-        }
-        for name, slot in slots.items():
-            named = slot is None or name in card.keeps
-            _require(named, f"a job keeps '{slot}', and the card's keeps lacks {name!r}")
-        if job.send and moving is not None and moving.slot is None:
-            reported = card.moves_every is not None and card.moves_every < job.plan.epochs
-            how = "clients report multipliers, and the card's moves_every does not let them"
-            _require(reported, how)
 
 
 @_promise("a bad reply never breaks a round")
@@ -401,23 +387,17 @@ def stands_bad_replies(strategy: Strategy) -> None:
     _require(still, "without any reply the weights moved")
     expected = _bits(run.run()[0])
     doubled = _bits(run.run(lambda _, r: {name: 2 * r[name] for name in reversed(r)})[0])
-    how = "replies that come twice, in another order, change the result"
-    _require(doubled == expected, how)
-    bad, absent = (run.run(change)[0] for change in (_poisoned, _without_west))
+    _require(doubled == expected, "replies that come twice, in another order, change the result")
+
+    def spoiled(round_: int, replies: dict[str, Any]) -> dict[str, Any]:
+        nan = [replace(r, update=np.full_like(r.update, np.nan)) for r in replies.get("west", ())]
+        return {**replies, "west": nan} if round_ == 1 else replies
+
+    def absent(round_: int, replies: dict[str, Any]) -> dict[str, Any]:
+        return {name: r for name, r in replies.items() if name != "west" or round_ != 1}
+
     how = "an update that is not finite is not as if it had never come"
-    _require(_bits(bad) == _bits(absent), how)
-
-
-def _poisoned(round_: int, replies: dict[str, Any]) -> dict[str, Any]:
-    spoiled = [
-        replace(report, update=np.full_like(report.update, np.nan))
-        for report in replies.get("west", ())
-    ]
-    return {**replies, "west": spoiled} if round_ == 1 else replies
-
-
-def _without_west(round_: int, replies: dict[str, Any]) -> dict[str, Any]:
-    return {name: r for name, r in replies.items() if name != "west" or round_ != 1}
+    _require(_bits(run.run(spoiled)[0]) == _bits(run.run(absent)[0]), how)
 
 
 @_promise("partial participation")
@@ -439,9 +419,8 @@ def treats_equal_clients_alike(strategy: Strategy) -> None:
     run = _SmallRun(strategy, three, {"rounds": 1}, {"optimizer": "gradient"})
     for record in run.run()[1].records:
         values = list(record.coefficients.values())
-        same = np.allclose(values, values[:1], rtol=1e-9, atol=0) if values else True
-        how = f"three clients with the same rows count {values}"
-        _require(bool(same), how)
+        same = not values or np.allclose(values, values[:1], rtol=1e-9, atol=0)
+        _require(same, f"three clients with the same rows count {values}")
 
 
 @_promise("stopping and going on gives the same bits")
@@ -452,9 +431,8 @@ def resumes(strategy: Strategy) -> None:
     for stopped, data in enumerate(watch.dumps):
         state = parse(data, "watch")
         _require(dump(state, "watch") == data, "its state changes when stored")
-        resumed = _bits(run.run(state=state)[0])
-        how = f"stopped after round {stopped} and resumed, the result differs"
-        _require(resumed == _bits(result), how)
+        same = _bits(run.run(state=state)[0]) == _bits(result)
+        _require(same, f"stopped after round {stopped} and resumed, the result differs")
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -517,8 +495,8 @@ def violation_is_the_largest_gap(notion: Notion) -> None:
                     rows = np.ix_(np.flatnonzero(member), np.array(labels))
                     gaps.append(abs(overall - values[rows].sum() / sums.counts[rows].sum()))
         violation = Constraints(cells, notion).violation(sums)
-        how = f"{violation} is not the largest gap, {max(gaps)}"
-        _require(bool(np.isclose(violation, max(gaps), atol=1e-12)), how)
+        same = bool(np.isclose(violation, max(gaps), atol=1e-12))
+        _require(same, f"{violation} is not the largest gap, {max(gaps)}")
 
 
 @_promise("prices")
@@ -536,8 +514,8 @@ def prices_decompose(notion: Notion) -> None:
 
     change = mu @ (constraints.gaps(other, "smooth") - constraints.gaps(sums, "smooth"))
     moved = priced(other) - priced(sums)
-    how = f"the priced mean moves by {moved}, the constraints by {change}"
-    _require(bool(np.isclose(moved, change, atol=1e-9)), how)
+    same = bool(np.isclose(moved, change, atol=1e-9))
+    _require(same, f"the priced mean moves by {moved}, the constraints by {change}")
 
 
 NOTION_CHECKS: tuple[Callable[[Notion], None], ...] = (

@@ -1,18 +1,19 @@
 """A table as plain data, and its renderers: HTML, Markdown, plain text, CSV and LaTeX.
 
-Whatever names and values contain stays text in each of them.
+Whatever names and values contain stays text in each of them. `fill` fills all templates of HTML.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from string import ascii_lowercase
-from typing import Literal
+from typing import Any, Literal
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from mfairfl.display.html import fill
 from mfairfl.display.numbers import NO_VALUE, Unit, unit_of
 from mfairfl.fairness.results import Measured
 from mfairfl.text import aligned, csv_text, markdown_escaped, one_line
@@ -26,13 +27,9 @@ _LATEX = str.maketrans(
     }
 )  # fmt: skip
 _LATEX_SIGNS = {
-    "±": r"$\pm$",
-    "••": r"$\bullet\bullet$",
-    "∘∘": r"$\circ\circ$",
-    "•": r"$\bullet$",
-    "∘": r"$\circ$",
-    "†": r"$\dagger$",
-}
+    "±": r"$\pm$", "••": r"$\bullet\bullet$", "∘∘": r"$\circ\circ$",
+    "•": r"$\bullet$", "∘": r"$\circ$", "†": r"$\dagger$",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +84,11 @@ class Head:
     detail: str = ""
     numeric: bool = True
     wrap: bool = False
+
+    @property
+    def plain(self) -> str:
+        """The head in one line."""
+        return f"{self.label} ({self.detail})" if self.detail else self.label
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +189,9 @@ class DisplayTable:
     @property
     def letters(self) -> dict[str, str]:
         """The reasons of undefined numbers, lettered in the order of appearance."""
-        reasons = dict.fromkeys(
-            _reason(entry)
-            for row in self._entries()
-            for entry in row
-            if isinstance(entry, Measured) and entry.value is None
-        )
+        entries = [entry for row in self._entries() for entry in row]
+        undefined = [e for e in entries if isinstance(e, Measured) and e.value is None]
+        reasons = dict.fromkeys(map(_reason, undefined))
         return {
             reason: f"{ascii_lowercase[i % 26]}{i // 26 or ''}" for i, reason in enumerate(reasons)
         }
@@ -222,19 +221,22 @@ class DisplayTable:
         """Return the table for a page; nothing if it has no rows."""
         return fill("mfairfl.display", "table.html", table=self) if self.rows else Markup("")
 
+    def _plain_lines(self) -> list[list[str]]:
+        """Return heads and cells, each in one line."""
+        heads = [
+            f"{head.label} ({head.detail})" if head.detail else head.label for head in self.columns
+        ]
+        return [heads, *([cell.plain for cell in row] for row in self.shown())]
+
     def to_markdown(self) -> str:
         """Return the table as GitHub's Markdown."""
-        heads = [_with_detail(column.label, column.detail) for column in self.columns]
-        grid = [heads, *([cell.plain for cell in row] for row in self.shown())]
-        head, *lines = ([markdown_escaped(text) for text in row] for row in grid)
+        head, *lines = ([markdown_escaped(text) for text in row] for row in self._plain_lines())
         ruler = ["---:" if column.numeric else "---" for column in self.columns]
         return "\n".join(f"| {' | '.join(line)} |" for line in [head, ruler, *lines])
 
     def to_text(self) -> str:
         """Return lines with padded columns."""
-        heads = [_with_detail(column.label, column.detail) for column in self.columns]
-        grid = [heads, *([cell.plain for cell in row] for row in self.shown())]
-        lines = [[_printable(text) for text in line] for line in grid]
+        lines = [[_printable(text) for text in line] for line in self._plain_lines()]
         numeric = [i for i, column in enumerate(self.columns) if column.numeric]
         return "\n".join(aligned(lines, right=numeric))
 
@@ -242,6 +244,36 @@ class DisplayTable:
         """Return the table as CSV, numbers in full; no cell is a formula."""
         lines = [[_raw(entry) for entry in row] for row in self._entries()]
         return csv_text([column.label for column in self.columns], lines)
+
+
+def readable(words: str) -> str:
+    r"""Return words without characters that are invisible or turn the direction of writing.
+
+    Examples
+    --------
+    >>> readable("a\u202eb")
+    'a?b'
+    """
+    return one_line(words, longest=len(words) + 1)
+
+
+def fill(package: str, template: str, **values: Any) -> Markup:
+    """Fill a template of a package; an unknown name is an error, and all texts are escaped."""
+    filled = _environment(package).get_template(template).render(**values)
+    return Markup(filled)  # noqa: S704 - the environment escapes
+
+
+@cache
+def _environment(package: str) -> Environment:
+    return Environment(
+        loader=PackageLoader(package),
+        autoescape=True,
+        undefined=StrictUndefined,
+        # Markup is exempt: it is a text of ours, or was escaped before.
+        finalize=lambda value: readable(value) if type(value) is str else value,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 def to_latex(tables: Sequence[DisplayTable], *, caption: str, label: str) -> str:
@@ -304,10 +336,6 @@ def _latex(text: str) -> str:
 
 def _reason(number: Measured) -> str:
     return number.undefined or "undefined"
-
-
-def _with_detail(label: str, detail: str) -> str:
-    return f"{label} ({detail})" if detail else label
 
 
 def _printable(text: str) -> str:

@@ -9,9 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import combinations, product
-from operator import add
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -161,11 +159,8 @@ class Statistics:
     def __post_init__(self) -> None:
         shape = np.shape(self.counts)
         for name in SUMS:
-            given = getattr(self, name)
-            value = np.asarray(given, dtype=np.float64)
-            if value is given and value.shape == shape and len(shape) == 2 == shape[1]:
-                continue  # as it should be: there are thousands of these in a round
-            if value.shape != shape or value.ndim != 2 or shape[1] != 2:
+            value = np.asarray(getattr(self, name), dtype=np.float64)
+            if value.shape != shape or len(shape) != 2 or shape[1] != 2:
                 raise DataError(f"statistics: {name} has shape {value.shape}; expected (cells, 2)")
             object.__setattr__(self, name, value)
 
@@ -212,8 +207,12 @@ class Statistics:
         >>> Statistics.total([one, one, one]).counts.tolist()
         [[3.0, 3.0]]
         """
-        if len({part.counts.shape for part in parts}) > 1:
-            return reduce(add, parts)  # says what is wrong
+        sizes = dict.fromkeys(len(part.counts) for part in parts)
+        if len(sizes) > 1:
+            raise DataError(
+                f"statistics of {' and '.join(map(str, sizes))} cells cannot be added; use the "
+                "same sensitive attributes"
+            )
         stacks = {name: np.stack([getattr(part, name) for part in parts]) for name in SUMS}
         # Along the first axis numbers are added in their order, as a loop would.
         return cls(**{name: np.add.reduce(stack, axis=0) for name, stack in stacks.items()})
@@ -237,9 +236,4 @@ class Statistics:
         return float(self.losses.sum()) / rows if rows else float("nan")
 
     def __add__(self, other: Statistics) -> Statistics:
-        if self.counts.shape != other.counts.shape:
-            raise DataError(
-                f"statistics of {len(self.counts)} and {len(other.counts)} cells cannot be added; "
-                "use the same sensitive attributes"
-            )
-        return Statistics(**{name: getattr(self, name) + getattr(other, name) for name in SUMS})
+        return Statistics.total([self, other])

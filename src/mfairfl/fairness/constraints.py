@@ -86,12 +86,11 @@ class Constraints:
             for notion, event, grouping, index in rows
         )
         self._statistic = np.array([notion.statistic for notion, _, _, _ in rows], dtype=np.str_)
-        labels = [[y in event.labels for y in (0, 1)] for _, event, _, _ in rows]
-        groups = [grouping.membership[index] for _, _, grouping, index in rows]
-        # Who is not recorded is in no group, nor in the overall rate they are compared with.
-        compared = [grouping.compared for _, _, grouping, _ in rows]
-        self._event = _masks(compared, cells.size, 1) & _masks(labels, 1, 2)
-        self._member = _masks(groups, cells.size, 1) & _masks(labels, 1, 2)
+        self._event, self._member = np.zeros((2, len(rows), cells.size, 2), dtype=np.bool_)
+        for j, (_, event, grouping, index) in enumerate(rows):
+            # Who is not recorded is in no group, nor in the overall rate they are compared with.
+            self._event[j][:, event.labels] = grouping.compared[:, None]
+            self._member[j][:, event.labels] = grouping.membership[index][:, None]
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -141,8 +140,9 @@ class Constraints:
         error = np.column_stack([chosen[:, 0], n[:, 1] - chosen[:, 1]])
         sums = {"selection": chosen, "error": error, "loss": statistics.losses}
         values = np.array([sums[name] for name in self._statistic.tolist()]).reshape(-1, *n.shape)
-        overall = divide(_over(self._event, values), _over(self._event, n))
-        group = divide(_over(self._member, values), _over(self._member, n))
+        overall, group = (
+            divide(_over(mask, values), _over(mask, n)) for mask in (self._event, self._member)
+        )
         return overall, group
 
     def gaps(self, statistics: Statistics, kind: Kind = "hard") -> Floats:
@@ -230,11 +230,6 @@ class Constraints:
         return n
 
 
-def _masks(rows: Sequence[ArrayLike], *shape: int) -> NDArray[np.bool_]:
-    """Return a mask of this shape for each constraint; there may be none."""
-    return np.array(rows, dtype=np.bool_).reshape(len(rows), *shape)
-
-
 def _over(mask: NDArray[np.bool_], values: Floats) -> Floats:
     """Sum `values` ((C, 2) or (J, C, 2)) over each constraint's mask."""
     return np.asarray(np.where(mask, values, 0.0).sum(axis=(1, 2)))
@@ -319,34 +314,6 @@ def frontier(
     """
     from scipy.optimize import linprog  # noqa: PLC0415 - slow to load, rarely needed
 
-    n, cells = _rows(rows, attributes)
-    stated = {name: bound for name, bound in bounds.items() if bound is not None}
-    for name, bound in stated.items():
-        if not (math.isfinite(bound) and bound >= 0):
-            raise ConfigError(f"{name} = {bound}; use a bound of 0 or more, or None")
-        if notion(name).statistic == "loss":
-            raise ConfigError(
-                f"{name} compares losses, which decisions do not determine; leave it out"
-            )
-    present = n > 0
-    label = np.broadcast_to(np.array([-1.0, 1.0]), n.shape)
-    gain = (label * n / n.sum())[present]  # accuracy = P(y=0) + gain · rates
-    left, right = [np.zeros((0, gain.size))], [np.zeros(0)]
-    for name, bound in stated.items():
-        weight, offset = Constraints(cells, notion(name)).selected_weights(n)
-        matrix = (weight * n)[:, present]
-        left += [matrix, -matrix]
-        right += [bound - offset, bound + offset]
-    result = linprog(-gain, A_ub=np.vstack(left), b_ub=np.concatenate(right), bounds=(0.0, 1.0))
-    if result.status != 0:  # ŷ drawn by a fair coin meets every bound: this is a solver's failure
-        raise RuntimeError(f"linear programme not solved: {result.message}")
-    rates = np.full(n.shape, np.nan)
-    rates[present] = result.x
-    return FrontierPoint(accuracy=float(n[:, 0].sum() / n.sum() - result.fun), rates=rates)
-
-
-def _rows(rows: Tally | ArrayLike, attributes: Sequence[Attribute] | None) -> tuple[Floats, Cells]:
-    """Return the table n[cell, label] and its cells, checked."""
     if isinstance(rows, Tally):
         if attributes is not None:
             raise ConfigError("a Tally holds its own attributes; pass it without attributes=")
@@ -359,4 +326,26 @@ def _rows(rows: Tally | ArrayLike, attributes: Sequence[Attribute] | None) -> tu
         raise DataError(f"rows: shape {n.shape}; expected ({cells.size}, 2), cells by labels")
     if not np.isfinite(n).all() or (n < 0).any() or not n.sum() > 0:
         raise DataError("rows: counts must be finite, 0 or more, and not all 0")
-    return n, cells
+    present = n > 0
+    label = np.broadcast_to(np.array([-1.0, 1.0]), n.shape)
+    gain = (label * n / n.sum())[present]  # accuracy = P(y=0) + gain · rates
+    left, right = [np.zeros((0, gain.size))], [np.zeros(0)]
+    for name, bound in bounds.items():
+        if bound is None:
+            continue
+        if not (math.isfinite(bound) and bound >= 0):
+            raise ConfigError(f"{name} = {bound}; use a bound of 0 or more, or None")
+        if notion(name).statistic == "loss":
+            raise ConfigError(
+                f"{name} compares losses, which decisions do not determine; leave it out"
+            )
+        weight, offset = Constraints(cells, notion(name)).selected_weights(n)
+        matrix = (weight * n)[:, present]
+        left += [matrix, -matrix]
+        right += [bound - offset, bound + offset]
+    result = linprog(-gain, A_ub=np.vstack(left), b_ub=np.concatenate(right), bounds=(0.0, 1.0))
+    if result.status != 0:  # ŷ drawn by a fair coin meets every bound: this is a solver's failure
+        raise RuntimeError(f"linear programme not solved: {result.message}")
+    rates = np.full(n.shape, np.nan)
+    rates[present] = result.x
+    return FrontierPoint(accuracy=float(n[:, 0].sum() / n.sum() - result.fun), rates=rates)

@@ -209,11 +209,14 @@ def group_measure(
     require_known("agg", [agg], get_args(Aggregate))
     if kind == "violation":
         value = float(violation_of(notion, groupings).value(counts))
-    elif kind == "difference":
-        value = float(np.max([_difference(notion, counts, g, method, agg) for g in groupings]))
     else:
-        value = float(np.min([_ratio(notion, counts, g, method, agg) for g in groupings]))
-    return value, why_undefined(notion, counts, groupings) if np.isnan(value) else ""
+        measure, worst = (_difference, np.max) if kind == "difference" else (_ratio, np.min)
+        value = float(worst([measure(notion, counts, g, method, agg) for g in groupings]))
+    if not np.isnan(value):
+        return value, ""
+    (why,) = why_each_undefined(notion, counts[None], groupings)
+    right = "correct" if notion.statistic == "error" else "favourable"
+    return value, why or f"no {right} decision in an event: the ratio is 0/0"
 
 
 def _difference(
@@ -244,13 +247,6 @@ def _ratio(
     if np.isnan(rates).any() or not defined.any() or not defined[needed].all():
         return float("nan")
     return float(by_event[defined].mean() if agg == "mean" else by_event[defined].min())
-
-
-def why_undefined(notion: Notion, counts: NDArray[Any], groupings: Sequence[Grouping]) -> str:
-    """Return why a number that compares groups is undefined on the (K, C, 2, 2) counts."""
-    (why,) = why_each_undefined(notion, counts[None], groupings)
-    wanted = "correct" if notion.statistic == "error" else "favourable"
-    return why or f"no {wanted} decision in an event: the ratio is 0/0"
 
 
 def why_each_undefined(

@@ -33,30 +33,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from mfairfl.fairness import rates, resampling
 from mfairfl.fairness.cells import Grouping
 from mfairfl.fairness.notions import Notion
-from mfairfl.fairness.rates import (
-    CLIENT_SPREADS,
-    PROPORTIONS,
-    NamedValues,
-    client_accuracies,
-    compared_counts,
-    divide,
-    pooled_table,
-    violation_of,
-)
-from mfairfl.fairness.resampling import (
-    OWN_STRATA,
-    DrawnGroups,
-    accuracy_spreads,
-    decided,
-    each_resampled,
-    resampled,
-    resampled_together,
-    smoothed,
-    strata,
-    violation_limits,
-)
 from mfairfl.fairness.tally import Tally
 
 Floats = NDArray[np.float64]
@@ -81,21 +60,23 @@ class Resampling:
     level: float
     draws: int
 
-    def client_spreads(self, numbers: NamedValues, counts: NDArray[Any]) -> Limits:
+    def client_spreads(self, numbers: rates.NamedValues, counts: NDArray[Any]) -> Limits:
         """Return an interval around each number that compares clients."""
         tables = counts.sum(axis=1, keepdims=True)
         rows = tables.sum(axis=(2, 3))
-        smooth = smoothed(tables, rows[..., None], self._pseudo)
+        smooth = resampling.smoothed(tables, rows[..., None], self._pseudo)
         away: dict[str, Floats] = {}  # nothing if a client has no rows
-        if 0 < len(counts) <= OWN_STRATA:
-            drawn = resampled(smooth, self.draws, self.rng)
-            apart = client_accuracies(drawn) - client_accuracies(smooth)
-            away = {name: spread.norm(apart) for name, spread in CLIENT_SPREADS.items()}
+        if 0 < len(counts) <= resampling.OWN_STRATA:
+            drawn = resampling.resampled(smooth, self.draws, self.rng)
+            apart = rates.client_accuracies(drawn) - rates.client_accuracies(smooth)
+            away = {name: spread.norm(apart) for name, spread in rates.CLIENT_SPREADS.items()}
         elif rows.size and rows.all():
             sizes = np.rint(rows[:, 0]).astype(np.int64)
-            away = accuracy_spreads(sizes, client_accuracies(smooth), self.draws, self.rng)
+            away = resampling.accuracy_spreads(
+                sizes, rates.client_accuracies(smooth), self.draws, self.rng
+            )
         limits: Limits = {}
-        for name, spread in CLIENT_SPREADS.items():
+        for name, spread in rates.CLIENT_SPREADS.items():
             value, _ = numbers[name]
             if not math.isnan(value):
                 q = float(np.quantile(away[name], self.level, method="higher"))
@@ -106,16 +87,16 @@ class Resampling:
         self, notions: Sequence[Notion], groupings: Sequence[Grouping], counts: NDArray[Any]
     ) -> Limits:
         """Return an interval around each notion's violation on these (K, C, 2, 2) counts."""
-        tables = strata(compared_counts(counts, groupings))
+        tables = resampling.strata(rates.compared_counts(counts, groupings))
         sizes = _group_sizes(tables.sum(axis=(0, 3)), groupings)
-        smooth = smoothed(tables, sizes, self._pseudo)
-        drawn = resampled_together(smooth, self.draws, self.rng)[None]
-        groups = [DrawnGroups.of(grouping, drawn) for grouping in groupings]
+        smooth = resampling.smoothed(tables, sizes, self._pseudo)
+        drawn = resampling.resampled_together(smooth, self.draws, self.rng)[None]
+        groups = [resampling.DrawnGroups.of(grouping, drawn) for grouping in groupings]
         limits = {}
         for item in notions:
-            vector = violation_of(item, groupings).vector
+            vector = rates.violation_of(item, groupings).vector
             around = vector(tables[None]), vector(smooth[None])
-            ends = violation_limits(item, *around, groups, self.level)
+            ends = resampling.violation_limits(item, *around, groups, self.level)
             limits[f"{item.name}_violation"] = interval(*(float(end[0]) for end in ends))
         return limits
 
@@ -123,19 +104,24 @@ class Resampling:
         self, notions: Sequence[Notion], groupings: Sequence[Grouping], counts: NDArray[Any]
     ) -> list[Limits]:
         """Return the same for each client's own rows."""
-        tables, many = compared_counts(counts, groupings), len(counts) > OWN_STRATA
+        tables, many = (
+            rates.compared_counts(counts, groupings),
+            len(counts) > resampling.OWN_STRATA,
+        )
         places = np.arange(len(tables))
         if many:  # small clients' tables are often the same
             tables, places = np.unique(tables, axis=0, return_inverse=True)
             places = places.reshape(-1)  # NumPy 2.0 gives it another shape
-        smooth = smoothed(tables, _group_sizes(tables.sum(axis=3), groupings), self._pseudo)
-        vectors = [violation_of(item, groupings).vector for item in notions]
+        smooth = resampling.smoothed(
+            tables, _group_sizes(tables.sum(axis=3), groupings), self._pseudo
+        )
+        vectors = [rates.violation_of(item, groupings).vector for item in notions]
         around = [(vector(tables[:, None]), vector(smooth[:, None])) for vector in vectors]
         limits = np.empty((len(notions), 2, len(tables)))
-        for some, drawn in each_resampled(smooth, self.draws, self.rng, alike=many):
-            groups = [DrawnGroups.of(grouping, drawn) for grouping in groupings]
+        for some, drawn in resampling.each_resampled(smooth, self.draws, self.rng, alike=many):
+            groups = [resampling.DrawnGroups.of(grouping, drawn) for grouping in groupings]
             for i, (item, (entries, centre)) in enumerate(zip(notions, around, strict=True)):
-                limits[i][:, some] = violation_limits(
+                limits[i][:, some] = resampling.violation_limits(
                     item, entries[some], centre[some], groups, self.level
                 )
         names = [f"{item.name}_violation" for item in notions]
@@ -163,7 +149,9 @@ class FairDecisions:
     def __init__(self, tally: Tally, draws: int, rng: np.random.Generator) -> None:
         groupings = tally.cells.groupings()
         self._tally, self._draws, self._rng = tally, draws, rng
-        self._compared = compared_counts(tally.counts, groupings) if groupings else tally.counts
+        self._compared = (
+            rates.compared_counts(tally.counts, groupings) if groupings else tally.counts
+        )
         self._drawn = simulated_fair(self._compared, draws, rng)
 
     def client_spreads(self) -> dict[str, float | None]:
@@ -173,27 +161,29 @@ class FairDecisions:
             return {}
         rows = np.rint(counts.sum(axis=-1)).astype(np.int64)
         fair, sizes = _fair_rates(counts, "error"), rows.sum(axis=(1, 2))
-        if len(sizes) <= OWN_STRATA:
-            drawn = decided(rows.sum(axis=1, keepdims=True), fair, self._draws, self._rng)
-            spreads = {name: spread.value(drawn) for name, spread in CLIENT_SPREADS.items()}
+        if len(sizes) <= resampling.OWN_STRATA:
+            drawn = resampling.decided(
+                rows.sum(axis=1, keepdims=True), fair, self._draws, self._rng
+            )
+            spreads = {name: spread.value(drawn) for name, spread in rates.CLIENT_SPREADS.items()}
         elif sizes.all():
             chances = np.full(len(sizes), fair[1])
-            spreads = accuracy_spreads(sizes, chances, self._draws, self._rng)
+            spreads = resampling.accuracy_spreads(sizes, chances, self._draws, self._rng)
         else:
-            spreads = {name: np.full(self._draws, np.nan) for name in CLIENT_SPREADS}
+            spreads = {name: np.full(self._draws, np.nan) for name in rates.CLIENT_SPREADS}
         return {name: _mean(values) for name, values in spreads.items()}
 
     def violations(
         self, notions: Sequence[Notion], groupings: Sequence[Grouping]
     ) -> dict[str, float | None]:
         """Return the floor of each notion's violation between these groups."""
-        compared = compared_counts(self._tally.counts, groupings)
+        compared = rates.compared_counts(self._tally.counts, groupings)
         drawn = self._drawn
         if not np.array_equal(compared, self._compared):
             drawn = simulated_fair(compared, self._draws, self._rng)
         return {
             f"{item.name}_violation": _mean(
-                violation_of(item, groupings).value(drawn[fair_kind(item)])
+                rates.violation_of(item, groupings).value(drawn[fair_kind(item)])
             )
             for item in notions
         }
@@ -210,7 +200,9 @@ def simulated_fair(
     """Return, for each kind of fairness, decisions that have it on the rows of the tally."""
     rows = np.rint(counts.sum(axis=-1)).astype(np.int64).sum(axis=0, keepdims=True)
     kinds = ("selection", "label", "error")
-    return {kind: decided(rows, _fair_rates(counts, kind), draws, rng) for kind in kinds}
+    return {
+        kind: resampling.decided(rows, _fair_rates(counts, kind), draws, rng) for kind in kinds
+    }
 
 
 def verdict(violation: Interval | float | None, tolerance: float) -> Verdict:
@@ -250,13 +242,13 @@ def _group_sizes(rows: NDArray[Any], groupings: Sequence[Grouping]) -> Floats:
 
 def overall_limits(tally: Tally, level: float) -> Limits:
     """Return the intervals of all shares of rows, of F1 and balanced accuracy, and of clients."""
-    table = pooled_table(tally.counts)
-    ends = {name: wilson(*p.counts(table), level) for name, p in PROPORTIONS.items()}
-    limits = {name: interval(*ends[name]) for name in PROPORTIONS}
+    table = rates.pooled_table(tally.counts)
+    ends = {name: wilson(*p.counts(table), level) for name, p in rates.PROPORTIONS.items()}
+    limits = {name: interval(*ends[name]) for name in rates.PROPORTIONS}
     lower, upper = ends["jaccard"]
     limits["f1"] = interval(2.0 * lower / (1.0 + lower), 2.0 * upper / (1.0 + upper))
-    hit = PROPORTIONS["true_positive_rate"].value(table)
-    miss = PROPORTIONS["false_positive_rate"].value(table)
+    hit = rates.PROPORTIONS["true_positive_rate"].value(table)
+    miss = rates.PROPORTIONS["false_positive_rate"].value(table)
     hit_low, hit_high = ends["true_positive_rate"]
     miss_low, miss_high = ends["false_positive_rate"]
     balanced = (hit + 1.0 - miss) / 2.0
@@ -266,7 +258,7 @@ def overall_limits(tally: Tally, level: float) -> Limits:
     if tally.clients:
         tables = tally.counts.sum(axis=1).astype(np.float64)
         together = level ** (1.0 / len(tally.clients))
-        lower, upper = wilson(*PROPORTIONS["accuracy"].counts(tables), together)
+        lower, upper = wilson(*rates.PROPORTIONS["accuracy"].counts(tables), together)
         limits["worst_client_accuracy"] = interval(lower.min(), upper.min())
         limits["best_client_accuracy"] = interval(lower.max(), upper.max())
     return limits
@@ -292,7 +284,7 @@ def wilson(successes: Any, trials: Any, level: float = 0.95) -> tuple[Floats, Fl
     (0.4902, 0.9433)
     """
     z = float(ndtri(0.5 + level / 2.0))
-    share, weight = divide(successes, trials), divide(z * z, trials)
+    share, weight = rates.divide(successes, trials), rates.divide(z * z, trials)
     centre = (share + weight / 2.0) / (1.0 + weight)
     half = np.sqrt(share * (1.0 - share) * weight + (weight / 2.0) ** 2) / (1.0 + weight)
     # At 0 or all successes the limit is exactly 0 or 1; the subtraction rounds to 1e-17.
@@ -309,15 +301,15 @@ def fair_kind(notion: Notion) -> str:
 
 def _fair_rates(counts: NDArray[Any], kind: str) -> Floats:
     """Return P(ŷ=1 | y) for y = 0, 1 that is exactly fair and keeps the overall rates."""
-    table = pooled_table(counts)
-    share = {name: float(p.value(table)) for name, p in PROPORTIONS.items()}
-    rates = {
+    table = rates.pooled_table(counts)
+    share = {name: float(p.value(table)) for name, p in rates.PROPORTIONS.items()}
+    by_kind = {
         "selection": [share["selection_rate"], share["selection_rate"]],
         "label": [share["false_positive_rate"], share["true_positive_rate"]],
         "error": [1.0 - share["accuracy"], share["accuracy"]],
     }
     # nan only where there are no rows to draw for.
-    return np.asarray(np.nan_to_num(rates[kind]))
+    return np.asarray(np.nan_to_num(by_kind[kind]))
 
 
 Counted = tuple[float, float]

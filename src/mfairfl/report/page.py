@@ -9,7 +9,7 @@ from typing import Literal
 from markupsafe import Markup
 
 from mfairfl.display import DisplayTable
-from mfairfl.display.html import fill
+from mfairfl.display.tables import fill
 from mfairfl.report import figures, tables
 from mfairfl.report.charts import chart_style
 from mfairfl.report.document import Document, Judgement, Outcome

@@ -12,7 +12,7 @@ from typing import Literal
 from markupsafe import Markup
 
 from mfairfl.colours import GRID, INK, MUTED, PALETTE, tint
-from mfairfl.display.html import fill, readable
+from mfairfl.display.tables import fill, readable
 
 WIDTH = 340
 SIZE = 12  # of all texts
