@@ -141,20 +141,19 @@ def load_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(read_regular_file(path, _LARGEST_TOML).decode())
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file; `mfairfl init` writes one from a CSV") from None
+        reason = "no such file; `mfairfl init` writes one from a CSV"
     except IsADirectoryError:
-        raise ConfigError(f"{path}: is a folder; give a TOML file") from None
+        reason = "is a folder; give a TOML file"
     except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot be read ({error.strerror}); give a TOML file of at most "
-            f"{_LARGEST_TOML >> 20} MiB"
-        ) from None
+        most = f"{_LARGEST_TOML >> 20} MiB"
+        reason = f"cannot be read ({error.strerror}); give a TOML file of at most {most}"
     except RecursionError:
-        raise ConfigError(f"{path}: nested too deeply; write tables and lists flat") from None
+        reason = "nested too deeply; write tables and lists flat"
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8 at byte {error.start}; TOML must be") from None
+        reason = f"not UTF-8 at byte {error.start}; TOML must be"
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        reason = str(error)
+    raise ConfigError(f"{path}: {reason}")
 
 
 def load_settings(file: Path, model: type[_Settings]) -> _Settings:

@@ -150,13 +150,9 @@ def fixed_entries() -> dict[str, Entry]:
     text = files("mfairfl").joinpath("glossary.toml").read_text(encoding="utf-8")
     by_name: dict[str, Entry] = {}
     for word in tomllib.loads(text)["word"]:
-        entry = Entry(
-            name=word["name"],
-            short=word["short"],
-            text=" ".join(word["text"].split()),
-            see=tuple(word["see"]),
-        )
-        by_name |= dict.fromkeys([entry.name, *word.get("aliases", ())], entry)
+        aliases = word.pop("aliases", ())
+        word |= {"text": " ".join(word["text"].split()), "see": tuple(word["see"])}
+        by_name |= dict.fromkeys([word["name"], *aliases], Entry(**word))
     return by_name
 
 
@@ -194,14 +190,9 @@ def notion_entry(notion: Notion) -> Entry:
     return Entry(
         name=notion.name,
         short=f"Fair if groups do not differ in {_compared(notion)}.",
-        text=" ".join(
-            [
-                "A notion of group fairness.",
-                f"What is compared is {_compared(notion)}.",
-                *_worse(notion),
-                f"It is measured by {', '.join(names)}; the violation is {notion.formula}.",
-            ]
-        ),
+        text=f"A notion of group fairness. What is compared is {_compared(notion)}."
+        f"{_worse(notion)} It is measured by {', '.join(names)}; the violation is "
+        f"{notion.formula}.",
         see=("group fairness", *names, "docs/method.md"),
     )
 
@@ -219,7 +210,7 @@ among people whose true label is favourable; 1 is equal.
     return Entry(
         name=f"{notion.name}_{kind}",
         short=_SHORT[kind].format(_compared(notion, kind)),
-        text=" ".join(_meaning(notion, kind)),
+        text=_meaning(notion, kind),
         see=(kind, notion.name, "noise floor" if kind == "violation" else "violation", _PAGE),
     )
 
@@ -230,31 +221,31 @@ def _compared(notion: Notion, kind: Kind = "violation") -> str:
     return ", ".join(filter(None, [_RIGHT if accuracies else notion.compares, notion.among]))
 
 
-def _meaning(notion: Notion, kind: Kind) -> list[str]:
+def _meaning(notion: Notion, kind: Kind) -> str:
     if kind == "violation":
         loss = notion.statistic == "loss"
         symbols = "ℓ the log-loss" if loss else "ŷ the decision (1 is favourable)"
-        floor = "Chance alone makes it larger than 0; the noise floor says by how much."
-        return [
-            f"The formula: {notion.formula}, with s a group, y the true label and {symbols}.",
-            *_worse(notion),
-            "Of several sensitive attributes the worst counts.",
-            "It has neither an interval nor a noise floor here." if loss else floor,
-        ]
+        floor = (
+            "It has neither an interval nor a noise floor here."
+            if loss
+            else "Chance alone makes it larger than 0; the noise floor says by how much."
+        )
+        return (
+            f"The formula: {notion.formula}, with s a group, y the true label and {symbols}."
+            f"{_worse(notion)} Of several sensitive attributes the worst counts. {floor}"
+        )
     how = "minus" if kind == "difference" else "divided by"
     ends = ("highest", "lowest") if kind == "difference" else ("lowest", "highest")
-    return [
+    return (
         f"The {ends[0]} value of a group {how} the {ends[1]}, the value being "
-        f"{_compared(notion, kind)}.",
-        *_worse(notion),
-        "It is computed as fairlearn does; several sensitive attributes are crossed.",
-        "It has no interval here: the violation has one.",
-    ]
+        f"{_compared(notion, kind)}.{_worse(notion)} It is computed as fairlearn does; several "
+        "sensitive attributes are crossed. It has no interval here: the violation has one."
+    )
 
 
-def _worse(notion: Notion) -> list[str]:
+def _worse(notion: Notion) -> str:
     several = len({event.labels for event in notion.events}) > 1
-    return ["Of these sets of people the worse counts."] if several else []
+    return " Of these sets of people the worse counts." if several else ""
 
 
 # ------------------------------------------------------------------ methods
@@ -263,8 +254,7 @@ def _worse(notion: Notion) -> list[str]:
 def _of_method(key: str) -> Entry | None:
     from mfairfl.strategies.registry import METHODS  # noqa: PLC0415 - loads slowly
 
-    names = [name for name in METHODS.names() if key == key_of(name)]
-    return method_entry(names[0]) if names else None
+    return next((method_entry(name) for name in METHODS.names() if key == key_of(name)), None)
 
 
 def method_entry(name: str) -> Entry:
@@ -282,10 +272,15 @@ def method_entry(name: str) -> Entry:
     summary = (getdoc(kind) or "").partition("\n")[0]
     # A dataclass without a docstring gets its signature for one.
     described = [] if summary.startswith(f"{kind.__name__}(") else [summary]
+    protects = (
+        "It protects neither groups nor clients."
+        if card.protects == "nothing"
+        else f"It is meant to be fair to {card.protects}."
+    )
     return Entry(
         name=name,
         short=f"A method{paper}: {_lower(card.title)}.",
-        text=" ".join([*described, _protects(card), _seen(card), _SERVED[card.serves]]),
+        text=" ".join([*described, protects, _seen(card), _SERVED[card.serves]]),
         see=("output rule", f"mfairfl strategies {name}", "docs/baselines.md"),
     )
 
@@ -294,12 +289,6 @@ def _lower(title: str) -> str:
     """Begin a title in lower case, unless its first word is a name such as FedAvg."""
     first = title.partition(" ")[0]
     return title if first[1:].lower() != first[1:] else title[:1].lower() + title[1:]
-
-
-def _protects(card: Card) -> str:
-    if card.protects == "nothing":
-        return "It protects neither groups nor clients."
-    return f"It is meant to be fair to {card.protects}."
 
 
 def _seen(card: Card) -> str:

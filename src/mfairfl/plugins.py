@@ -131,13 +131,13 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> T:
         """Return what has this name; an import string is not followed."""
-        for things in (self._builtin, self._added):
-            if name in things:
-                return things[name]
-        announced = self._announced().get(name)
-        if announced is None:
-            raise self._error(unknown(self.kind, name, self.names()))
-        self._added[name] = self._accept(imported(announced.value))
+        if name in self._builtin:
+            return self._builtin[name]
+        if name not in self._added:
+            announced = self._announced().get(name)
+            if announced is None:
+                raise self._error(unknown(self.kind, name, self.names()))
+            self._added[name] = self._accept(imported(announced.value))
         return self._added[name]
 
     def follow(self, name: str) -> T:

@@ -62,7 +62,11 @@ def parse_json(text: str | bytes, limits: JsonLimits = FILE) -> Any:
     values = sum(map(bare.count, ",[{"))
     if values > limits.values:
         raise ValueError(f"a text of {values} values; at most {limits.values} fit")
-    _check_depth(bare)
+    depth = 0
+    for bracket in _BRACKET.findall(bare):
+        depth += 1 if bracket in "[{" else -1
+        if depth > _DEPTH:
+            raise ValueError(f"a text whose lists and objects are nested more than {_DEPTH} deep")
     try:
         return json.loads(
             text,
@@ -73,14 +77,6 @@ def parse_json(text: str | bytes, limits: JsonLimits = FILE) -> Any:
         )
     except json.JSONDecodeError as error:
         raise ValueError(f"a text that is not JSON ({error})") from None
-
-
-def _check_depth(bare: str) -> None:
-    depth = 0
-    for bracket in _BRACKET.findall(bare):
-        depth += 1 if bracket in "[{" else -1
-        if depth > _DEPTH:
-            raise ValueError(f"a text whose lists and objects are nested more than {_DEPTH} deep")
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -286,16 +286,13 @@ class AuditCounts:
         >>> rows.of_client(1).decided.sum(), rows.of_client(1).clients
         (np.int64(1), ('b',))
         """
-        rows = slice(place, place + 1)
-        return replace(
-            self,
-            decided=self.decided[rows],
-            clients=self.clients[rows],
-            scored=None if self.scored is None else self.scored[rows],
-            sums=None if self.sums is None else self.sums[rows],
-            hidden=self.hidden[rows],
-            withheld=self.withheld[rows],
-        )
+        client = slice(place, place + 1)
+        parts: dict[str, Any] = {
+            name: getattr(self, name)[client]
+            for name in ("decided", "clients", "hidden", "withheld", "scored", "sums")
+            if getattr(self, name) is not None
+        }
+        return replace(self, **parts)
 
     def __add__(self, other: AuditCounts) -> AuditCounts:
         same = (self.attributes, self.grid) == (other.attributes, other.grid)

@@ -33,14 +33,14 @@ class UndefinedMetricWarning(UserWarning):
     """A metric is undefined on these rows (nan, never 0); the message says why."""
 
 
-class Rows(TypedDict, total=False):
+class Columns(TypedDict, total=False):
     """What every metric takes beside labels and decisions, by keyword."""
 
     sensitive_features: Any
     clients: Any
 
 
-class Groups(Rows, total=False):
+class Groups(Columns, total=False):
     """What every violation takes."""
 
     attribute: str | None
@@ -52,13 +52,13 @@ class Between(Groups, total=False):
     method: rates.Method
 
 
-class BetweenEvents(Between, total=False):
+class ByEvent(Between, total=False):
     """What a difference or ratio over several events takes."""
 
     agg: rates.Aggregate
 
 
-def accuracy(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
+def accuracy(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
     """Return the share of rows decided correctly.
 
     Parameters
@@ -75,10 +75,10 @@ def accuracy(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
     >>> accuracy([1, 0, 1, 0], [1, 0, 0, 0])
     0.75
     """
-    return _of_all_rows("accuracy", y_true, y_pred, **rows)
+    return _of_all_rows("accuracy", y_true, y_pred, **by)
 
 
-def selection_rate(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
+def selection_rate(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
     """Return the share of rows with a favourable decision; arguments as in `accuracy`.
 
     Examples
@@ -86,10 +86,10 @@ def selection_rate(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> flo
     >>> selection_rate([1, 0, 1, 0], [1, 0, 0, 0])
     0.25
     """
-    return _of_all_rows("selection_rate", y_true, y_pred, **rows)
+    return _of_all_rows("selection_rate", y_true, y_pred, **by)
 
 
-def true_positive_rate(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
+def true_positive_rate(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
     """Return P(ŷ=1 | y=1); arguments as in `accuracy`.
 
     Examples
@@ -97,10 +97,10 @@ def true_positive_rate(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) ->
     >>> true_positive_rate([1, 0, 1, 0], [1, 0, 0, 0])
     0.5
     """
-    return _of_all_rows("true_positive_rate", y_true, y_pred, **rows)
+    return _of_all_rows("true_positive_rate", y_true, y_pred, **by)
 
 
-def false_positive_rate(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
+def false_positive_rate(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
     """Return P(ŷ=1 | y=0); arguments as in `accuracy`.
 
     Examples
@@ -108,10 +108,10 @@ def false_positive_rate(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -
     >>> false_positive_rate([1, 0, 1, 0], [1, 1, 0, 0])
     0.5
     """
-    return _of_all_rows("false_positive_rate", y_true, y_pred, **rows)
+    return _of_all_rows("false_positive_rate", y_true, y_pred, **by)
 
 
-def balanced_accuracy(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
+def balanced_accuracy(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
     """Return the mean of the accuracies on y = 0 and on y = 1; arguments as in `accuracy`.
 
     Examples
@@ -119,10 +119,10 @@ def balanced_accuracy(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> 
     >>> balanced_accuracy([1, 0, 0, 0], [0, 0, 0, 0])
     0.5
     """
-    return _of_all_rows("balanced_accuracy", y_true, y_pred, **rows)
+    return _of_all_rows("balanced_accuracy", y_true, y_pred, **by)
 
 
-def f1(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
+def f1(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
     """Return 2TP / (2TP + FP + FN), y = 1 being positive; arguments as in `accuracy`.
 
     Examples
@@ -130,10 +130,10 @@ def f1(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
     >>> f1([1, 0, 0, 1], [1, 1, 0, 1])
     0.8
     """
-    return _of_all_rows("f1", y_true, y_pred, **rows)
+    return _of_all_rows("f1", y_true, y_pred, **by)
 
 
-def client_accuracy_std(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
+def client_accuracy_std(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
     """Return the population standard deviation (ddof 0) of the clients' accuracies.
 
     Parameters
@@ -152,10 +152,10 @@ def client_accuracy_std(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -
     >>> client_accuracy_std([1, 1, 0, 0], [1, 0, 0, 0], clients=["a", "a", "b", "b"])
     0.25
     """
-    return _of_clients("client_accuracy_std", y_true, y_pred, **rows)
+    return _of_clients("client_accuracy_std", y_true, y_pred, **by)
 
 
-def client_accuracy_gap(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
+def client_accuracy_gap(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
     """Return the best minus the worst client's accuracy; arguments as in `client_accuracy_std`.
 
     Examples
@@ -163,10 +163,10 @@ def client_accuracy_gap(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -
     >>> client_accuracy_gap([1, 1, 0, 0], [1, 0, 0, 0], clients=["a", "a", "b", "b"])
     0.5
     """
-    return _of_clients("client_accuracy_gap", y_true, y_pred, **rows)
+    return _of_clients("client_accuracy_gap", y_true, y_pred, **by)
 
 
-def worst_client_accuracy(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
+def worst_client_accuracy(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
     """Return the lowest accuracy of a client; arguments as in `client_accuracy_std`.
 
     Examples
@@ -174,10 +174,10 @@ def worst_client_accuracy(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows])
     >>> worst_client_accuracy([1, 1, 0, 0], [1, 0, 0, 0], clients=["a", "a", "b", "b"])
     0.5
     """
-    return _of_clients("worst_client_accuracy", y_true, y_pred, **rows)
+    return _of_clients("worst_client_accuracy", y_true, y_pred, **by)
 
 
-def best_client_accuracy(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) -> float:
+def best_client_accuracy(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
     """Return the highest accuracy of a client; arguments as in `client_accuracy_std`.
 
     Examples
@@ -185,10 +185,10 @@ def best_client_accuracy(y_true: Any, y_pred: Any = None, **rows: Unpack[Rows]) 
     >>> best_client_accuracy([1, 1, 0, 0], [1, 0, 0, 0], clients=["a", "a", "b", "b"])
     1.0
     """
-    return _of_clients("best_client_accuracy", y_true, y_pred, **rows)
+    return _of_clients("best_client_accuracy", y_true, y_pred, **by)
 
 
-def demographic_parity_violation(y_true: Any, y_pred: Any = None, **rows: Unpack[Groups]) -> float:
+def demographic_parity_violation(y_true: Any, y_pred: Any = None, **by: Unpack[Groups]) -> float:
     """Return the largest deviation of a group's selection rate from the overall one.
 
     Parameters
@@ -209,12 +209,10 @@ def demographic_parity_violation(y_true: Any, y_pred: Any = None, **rows: Unpack
     >>> demographic_parity_violation([1, 0, 1, 0], [1, 1, 0, 0], sensitive_features=list("aabb"))
     0.5
     """
-    return _of_groups("demographic_parity", "violation", y_true, y_pred, **rows)
+    return _of_groups("demographic_parity", "violation", y_true, y_pred, **by)
 
 
-def demographic_parity_difference(
-    y_true: Any, y_pred: Any = None, **rows: Unpack[Between]
-) -> float:
+def demographic_parity_difference(y_true: Any, y_pred: Any = None, **by: Unpack[Between]) -> float:
     """Return the difference between the groups' highest and lowest selection rate.
 
     Parameters
@@ -231,10 +229,10 @@ def demographic_parity_difference(
     >>> demographic_parity_difference([1, 0, 1, 0], [1, 1, 0, 0], sensitive_features=list("aabb"))
     1.0
     """
-    return _of_groups("demographic_parity", "difference", y_true, y_pred, **rows)
+    return _of_groups("demographic_parity", "difference", y_true, y_pred, **by)
 
 
-def demographic_parity_ratio(y_true: Any, y_pred: Any = None, **rows: Unpack[Between]) -> float:
+def demographic_parity_ratio(y_true: Any, y_pred: Any = None, **by: Unpack[Between]) -> float:
     """Return the ratio of the groups' lowest and highest selection rate.
 
     Parameters
@@ -250,10 +248,10 @@ def demographic_parity_ratio(y_true: Any, y_pred: Any = None, **rows: Unpack[Bet
     >>> demographic_parity_ratio([1, 0, 1, 0], [1, 1, 1, 0], sensitive_features=list("aabb"))
     0.5
     """
-    return _of_groups("demographic_parity", "ratio", y_true, y_pred, **rows)
+    return _of_groups("demographic_parity", "ratio", y_true, y_pred, **by)
 
 
-def equalized_odds_violation(y_true: Any, y_pred: Any = None, **rows: Unpack[Groups]) -> float:
+def equalized_odds_violation(y_true: Any, y_pred: Any = None, **by: Unpack[Groups]) -> float:
     """Return the largest deviation of a group's true or false positive rate from the overall one.
 
     Arguments as in `demographic_parity_violation`.
@@ -263,12 +261,10 @@ def equalized_odds_violation(y_true: Any, y_pred: Any = None, **rows: Unpack[Gro
     >>> equalized_odds_violation([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     0.5
     """
-    return _of_groups("equalized_odds", "violation", y_true, y_pred, **rows)
+    return _of_groups("equalized_odds", "violation", y_true, y_pred, **by)
 
 
-def equalized_odds_difference(
-    y_true: Any, y_pred: Any = None, **rows: Unpack[BetweenEvents]
-) -> float:
+def equalized_odds_difference(y_true: Any, y_pred: Any = None, **by: Unpack[ByEvent]) -> float:
     """Return the difference between the groups' highest and lowest true or false positive rate.
 
     Arguments as in `demographic_parity_difference`; `agg` takes the larger of the two differences
@@ -279,10 +275,10 @@ def equalized_odds_difference(
     >>> equalized_odds_difference([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     1.0
     """
-    return _of_groups("equalized_odds", "difference", y_true, y_pred, **rows)
+    return _of_groups("equalized_odds", "difference", y_true, y_pred, **by)
 
 
-def equalized_odds_ratio(y_true: Any, y_pred: Any = None, **rows: Unpack[BetweenEvents]) -> float:
+def equalized_odds_ratio(y_true: Any, y_pred: Any = None, **by: Unpack[ByEvent]) -> float:
     """Return the ratio of the groups' lowest and highest true or false positive rate.
 
     Arguments as in `equalized_odds_difference`. If there are no false positives at all, only
@@ -293,10 +289,10 @@ def equalized_odds_ratio(y_true: Any, y_pred: Any = None, **rows: Unpack[Between
     >>> equalized_odds_ratio([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     0.0
     """
-    return _of_groups("equalized_odds", "ratio", y_true, y_pred, **rows)
+    return _of_groups("equalized_odds", "ratio", y_true, y_pred, **by)
 
 
-def equal_opportunity_violation(y_true: Any, y_pred: Any = None, **rows: Unpack[Groups]) -> float:
+def equal_opportunity_violation(y_true: Any, y_pred: Any = None, **by: Unpack[Groups]) -> float:
     """Return the largest deviation of a group's true positive rate from the overall one.
 
     Arguments as in `demographic_parity_violation`.
@@ -306,12 +302,10 @@ def equal_opportunity_violation(y_true: Any, y_pred: Any = None, **rows: Unpack[
     >>> equal_opportunity_violation([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     0.5
     """
-    return _of_groups("equal_opportunity", "violation", y_true, y_pred, **rows)
+    return _of_groups("equal_opportunity", "violation", y_true, y_pred, **by)
 
 
-def equal_opportunity_difference(
-    y_true: Any, y_pred: Any = None, **rows: Unpack[Between]
-) -> float:
+def equal_opportunity_difference(y_true: Any, y_pred: Any = None, **by: Unpack[Between]) -> float:
     """Return the difference between the groups' highest and lowest true positive rate.
 
     Arguments as in `demographic_parity_difference`.
@@ -321,10 +315,10 @@ def equal_opportunity_difference(
     >>> equal_opportunity_difference([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     1.0
     """
-    return _of_groups("equal_opportunity", "difference", y_true, y_pred, **rows)
+    return _of_groups("equal_opportunity", "difference", y_true, y_pred, **by)
 
 
-def equal_opportunity_ratio(y_true: Any, y_pred: Any = None, **rows: Unpack[Between]) -> float:
+def equal_opportunity_ratio(y_true: Any, y_pred: Any = None, **by: Unpack[Between]) -> float:
     """Return the ratio of the groups' lowest and highest true positive rate.
 
     Arguments as in `demographic_parity_ratio`.
@@ -334,10 +328,10 @@ def equal_opportunity_ratio(y_true: Any, y_pred: Any = None, **rows: Unpack[Betw
     >>> equal_opportunity_ratio([1, 0, 1, 0], [1, 1, 1, 1], sensitive_features=list("aabb"))
     1.0
     """
-    return _of_groups("equal_opportunity", "ratio", y_true, y_pred, **rows)
+    return _of_groups("equal_opportunity", "ratio", y_true, y_pred, **by)
 
 
-def accuracy_parity_violation(y_true: Any, y_pred: Any = None, **rows: Unpack[Groups]) -> float:
+def accuracy_parity_violation(y_true: Any, y_pred: Any = None, **by: Unpack[Groups]) -> float:
     """Return the largest deviation of a group's accuracy from the overall one.
 
     Arguments as in `demographic_parity_violation`.
@@ -347,10 +341,10 @@ def accuracy_parity_violation(y_true: Any, y_pred: Any = None, **rows: Unpack[Gr
     >>> accuracy_parity_violation([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     0.25
     """
-    return _of_groups("accuracy_parity", "violation", y_true, y_pred, **rows)
+    return _of_groups("accuracy_parity", "violation", y_true, y_pred, **by)
 
 
-def accuracy_parity_difference(y_true: Any, y_pred: Any = None, **rows: Unpack[Between]) -> float:
+def accuracy_parity_difference(y_true: Any, y_pred: Any = None, **by: Unpack[Between]) -> float:
     """Return the difference between the groups' highest and lowest accuracy.
 
     Arguments as in `demographic_parity_difference`.
@@ -360,10 +354,10 @@ def accuracy_parity_difference(y_true: Any, y_pred: Any = None, **rows: Unpack[B
     >>> accuracy_parity_difference([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     0.5
     """
-    return _of_groups("accuracy_parity", "difference", y_true, y_pred, **rows)
+    return _of_groups("accuracy_parity", "difference", y_true, y_pred, **by)
 
 
-def accuracy_parity_ratio(y_true: Any, y_pred: Any = None, **rows: Unpack[Between]) -> float:
+def accuracy_parity_ratio(y_true: Any, y_pred: Any = None, **by: Unpack[Between]) -> float:
     """Return the ratio of the groups' lowest and highest accuracy.
 
     Arguments as in `demographic_parity_ratio`.
@@ -373,7 +367,7 @@ def accuracy_parity_ratio(y_true: Any, y_pred: Any = None, **rows: Unpack[Betwee
     >>> accuracy_parity_ratio([1, 0, 1, 0], [1, 1, 1, 0], sensitive_features=list("aabb"))
     0.5
     """
-    return _of_groups("accuracy_parity", "ratio", y_true, y_pred, **rows)
+    return _of_groups("accuracy_parity", "ratio", y_true, y_pred, **by)
 
 
 def accuracy_parity_loss_violation(
@@ -406,15 +400,15 @@ def accuracy_parity_loss_violation(
     return _defined("accuracy_parity_loss_violation", float(gaps.max()), reason, depth=3)
 
 
-def _of_all_rows(name: str, y_true: Any, y_pred: Any, **rows: Unpack[Rows]) -> float:
-    table = rates.pooled_table(_tally(y_true, y_pred, **rows).counts)
+def _of_all_rows(name: str, y_true: Any, y_pred: Any, **by: Unpack[Columns]) -> float:
+    table = rates.pooled_table(_tally(y_true, y_pred, **by).counts)
     return _defined(name, *rates.performance(name, table))
 
 
-def _of_clients(name: str, y_true: Any, y_pred: Any, **rows: Unpack[Rows]) -> float:
-    if rows.get("clients") is None and not isinstance(y_true, Tally):
+def _of_clients(name: str, y_true: Any, y_pred: Any, **by: Unpack[Columns]) -> float:
+    if by.get("clients") is None and not isinstance(y_true, Tally):
         raise ConfigError(f"{name} needs clients=, the client of each row (or a Tally)")
-    return _defined(name, *rates.client_number(name, _tally(y_true, y_pred, **rows)))
+    return _defined(name, *rates.client_number(name, _tally(y_true, y_pred, **by)))
 
 
 def _of_groups(

@@ -314,19 +314,15 @@ class MetricTable:
         ('south', 0.7)
         """
         slices_of = {section.attribute: section.groups for section in self.sections}
-        slices_of["clients"] = self.clients
-        if among is None:
-            slices = [group for section in self.sections for group in section.groups]
-        else:
+        slices = [group for groups in slices_of.values() for group in groups]
+        if among is not None:
+            slices_of["clients"] = self.clients
             require_known("attribute", [among], slices_of)
             slices = slices_of[among]
         sign = -1 if name in _LESS_IS_BETTER or name.endswith("_violation") else 1
-        by_value = [
-            (sign * part[name].value, i)  # type: ignore[operator]
-            for i, part in enumerate(slices)
-            if name in part.numbers and part[name].value is not None
-        ]
-        return slices[min(by_value)[1]] if by_value else None
+        values = [(part.get(name).value, part) for part in slices]
+        measured = [(sign * value, part) for value, part in values if value is not None]
+        return min(measured, key=lambda pair: pair[0])[1] if measured else None
 
     def to_frame(self) -> pd.DataFrame:
         """Return a tidy frame, one row for each number.

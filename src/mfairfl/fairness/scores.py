@@ -192,18 +192,15 @@ class ScoreSums:
             )
         finite = np.isfinite(scores.logits) & np.isfinite(scores.losses).all(axis=1)
         y, cell, scores = y[finite], cell[finite], scores[finite]
-        stratum = 2 * cell + y
-        p = scores.probabilities
-        place = stratum * CALIBRATION_BINS + _probability_bin(p)
-        shape = (size, 2, CALIBRATION_BINS)
-        many = 2 * size * CALIBRATION_BINS
+        stratum, p = 2 * cell + y, scores.probabilities
+        # A probability on an edge is in the upper bin.
+        bin_ = np.minimum((p * CALIBRATION_BINS).astype(np.intp), CALIBRATION_BINS - 1)
+        place, shape = stratum * CALIBRATION_BINS + bin_, (size, 2, CALIBRATION_BINS)
         row_losses = scores.losses[np.arange(len(y)), y]
         return cls(
-            histogram=ScoreHistogram.from_logits(
-                scores.logits, cell, y, size=size, bins=LOGIT_BINS
-            ),
-            rows=np.bincount(place, minlength=many).astype(np.int64).reshape(shape),
-            sums=np.bincount(place, p, minlength=many).astype(np.float64).reshape(shape),
+            ScoreHistogram.from_logits(scores.logits, cell, y, size=size, bins=LOGIT_BINS),
+            rows=np.bincount(place, minlength=math.prod(shape)).astype(np.int64).reshape(shape),
+            sums=np.bincount(place, p, math.prod(shape)).astype(np.float64).reshape(shape),
             losses=np.bincount(stratum, row_losses, 2 * size).astype(np.float64).reshape(size, 2),
         )
 
@@ -320,11 +317,6 @@ def _finite_logit(p: Floats) -> Floats:
     return np.asarray(np.clip(logit(p), -_CERTAIN, _CERTAIN))
 
 
-def _probability_bin(p: Floats) -> NDArray[np.intp]:
-    """Return the bin of each probability; one on an edge is in the upper bin."""
-    return np.minimum((p * CALIBRATION_BINS).astype(np.intp), CALIBRATION_BINS - 1)
-
-
 class ScoredRows:
     """Some sets of rows over the same cells: sums of their scores, and how many there are.
 
@@ -349,10 +341,8 @@ class ScoredRows:
         self._losses = losses.reshape(rows.shape)
         self._areas = roc_aucs([part.histogram for part in sums])
         self._counts = self._binned.sum(axis=3)
-        complete = (self._counts == rows).all(axis=(1, 2)).tolist()
-        self._missing = [
-            "" if all_there else why for all_there, why in zip(complete, lost, strict=True)
-        ]
+        complete = (self._counts == rows).all(axis=(1, 2))
+        self._missing = np.where(complete, "", np.array(lost, dtype=object)).tolist()
 
     def numbers(
         self,
@@ -418,14 +408,11 @@ class ScoredRows:
         """Return the interval of each set's ROC-AUC, None where it is undefined."""
         labels = self._counts.sum(axis=1)
         limits: list[Interval | None] = [None] * len(self._missing)
-        defined = [
-            i for i, why in enumerate(self._missing) if not why and not math.isnan(self._areas[i])
-        ]
-        lower, upper = roc_auc_interval(
-            self._areas[defined], labels[defined, 1], labels[defined, 0], level
-        )
-        for i, low, high in zip(defined, lower.tolist(), upper.tolist(), strict=True):
-            limits[i] = Interval(low, high)
+        defined = np.flatnonzero([not why for why in self._missing] & ~np.isnan(self._areas))
+        negatives, positives = labels[defined].T
+        ends = roc_auc_interval(self._areas[defined], positives, negatives, level)
+        for i, *pair in zip(defined.tolist(), *(end.tolist() for end in ends), strict=True):
+            limits[i] = Interval(*pair)
         return limits
 
 

@@ -50,7 +50,7 @@ def hidden_cells(
     return hidden
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CodedRows:
     """Whose each row is, and which cell it is in.
 
@@ -100,7 +100,7 @@ class CodedRows:
         sensitive = tuple(Attribute(name, names) for name, (_, names) in coded.items())
         codes = np.array([codes for codes, _ in coded.values()], dtype=np.intp)
         cell = Cells(sensitive).encode(codes.reshape(len(sensitive), n).T)
-        return cls(client=client, cell=cell, clients=names, attributes=sensitive)
+        return cls(client, cell, names, sensitive)
 
     def counted(self, codes: NDArray[np.intp], size: int) -> NDArray[np.int64]:
         """Count rows by client, cell and a code below `size`: (K, C, size)."""
@@ -190,12 +190,8 @@ class Tally:
         (2, 4, 2, 2)
         """
         y, decision = binary_column(y_true, "y_true"), binary_column(y_pred, "y_pred")
-        rows = CodedRows.of(
-            sensitive_features,
-            clients,
-            attributes,
-            lengths={"y_true": len(y), "y_pred": len(decision)},
-        )
+        lengths = {"y_true": len(y), "y_pred": len(decision)}
+        rows = CodedRows.of(sensitive_features, clients, attributes, lengths=lengths)
         counts = rows.counted(2 * y + decision, 4)
         return cls(counts.reshape(*counts.shape[:2], 2, 2), rows.clients, rows.attributes)
 
@@ -224,11 +220,10 @@ class Tally:
         return Cells(self.attributes)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Tally)
-            and (self.clients, self.attributes) == (other.clients, other.attributes)
-            and bool(np.array_equal(self.counts, other.counts))
-        )
+        if not isinstance(other, Tally) or self.clients != other.clients:
+            return False
+        same = bool(np.array_equal(self.counts, other.counts))
+        return same and self.attributes == other.attributes
 
     def __hash__(self) -> int:
         return hash((self.clients, self.attributes, self.n))
@@ -263,10 +258,10 @@ class Tally:
         """
         names = [item.name for item in self.attributes]
         require_known("sensitive attribute", [attribute], names)
-        kept = names.index(attribute)
-        others = tuple(1 + axis for axis in range(len(names)) if axis != kept)
+        axis = names.index(attribute)
+        others = tuple(1 + other for other in range(len(names)) if other != axis)
         table = self.counts.reshape(len(self.clients), *self.cells.shape, 2, 2)
-        return Tally(table.sum(axis=others), self.clients, (self.attributes[kept],))
+        return Tally(table.sum(axis=others), self.clients, (self.attributes[axis],))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts, lists and numbers."""

@@ -157,17 +157,16 @@ def fit_thresholds(
     gain = np.hstack([points @ [-1.0, 1.0] for _, points in choices.values()]) / n.sum()
     ends = np.cumsum([0, *(len(values) for values, _ in choices.values())])
     shares = _solve(gain, matrix, offset, ends, tolerance)
-    kept: list[tuple[Floats, Floats]] = [(np.zeros(1), np.ones(1))] * len(n)
+    chosen: list[tuple[Floats, Floats]] = [(np.zeros(1), np.ones(1))] * len(n)
     for (cell, (values, _)), (start, stop) in zip(choices.items(), pairwise(ends), strict=True):
         share = shares[start:stop]
         used = share > _NEGLIGIBLE
-        kept[cell] = values[used], share[used] / share[used].sum()
-    width = max(len(values) for values, _ in kept)
-    values, probabilities = (
-        np.stack([np.pad(row[part], (0, width - len(row[part]))) for row in kept])
-        for part in (0, 1)
-    )
-    return Thresholds(values, probabilities)
+        chosen[cell] = values[used], share[used] / share[used].sum()
+    width = max(len(values) for values, _ in chosen)
+    table = np.zeros((2, len(n), width))
+    for cell, (values, probabilities) in enumerate(chosen):
+        table[:, cell, : len(values)] = values, probabilities
+    return Thresholds(*table)
 
 
 def _solve(
