@@ -206,10 +206,8 @@ class MLP:
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
         """Draw weights and biases from U(−1/√fan_in, 1/√fan_in), PyTorch's default."""
-        parts = [
-            rng.uniform(-1, 1, layer.stop - layer.start) / np.sqrt(layer.inputs)
-            for layer in self._layers
-        ]
+        sizes = [(layer.stop - layer.start, layer.inputs) for layer in self._layers]
+        parts = [rng.uniform(-1, 1, size) / np.sqrt(fan_in) for size, fan_in in sizes]
         return np.concatenate(parts).astype(np.float32)
 
     def constant(self, logit: float) -> np.ndarray:

@@ -71,46 +71,39 @@ def audit_table(counts: AuditCounts, *, level: float = 0.95) -> MetricTable:
     (0.5, 1.0)
     """
     bounds = bounds_by_place(counts, measured_notions(counts))
-
-    def bounded(place: Place, numbers: NumbersByName) -> NumbersByName:
-        limits = {name: tuple(ends) for name, ends in bounds[place].items() if ends is not None}
-        return {
-            name: number.model_copy(update={"bounds": limits.get(name)})
-            for name, number in numbers.items()
-        }
-
-    return _measured_table(counts, level).changed(bounded)
-
-
-def _measured_table(counts: AuditCounts, level: float) -> MetricTable:
-    """Measure rows that have a label, and all rows where no label enters."""
     labelled, everyone, sums = counts.tally(), counts.selections(), counts.sums
     scores = None if sums is None else dict(zip(counts.clients, sums, strict=True))
-    if labelled.n == everyone.n:
-        return MetricTable.from_tally(labelled, scores=scores, level=level)
+    all_labelled = labelled.n == everyone.n
+    table = MetricTable.from_tally(everyone, scores=scores if all_labelled else None, level=level)
+    with_label: dict[Place, tuple[int, NumbersByName]] = {}
+    if not all_labelled:
+        constant: Numbers = {}
+        if labelled.n:
+            labelled_table = MetricTable.from_tally(labelled, scores=scores, level=level)
+            constant = labelled_table.constant_classifier
+            with_label = {place: (rows, part) for place, rows, part in labelled_table.places()}
+        table = replace(table, constant_classifier=constant)
     label_free = {"selection_rate"} | {
         f"{item.name}_{kind}"
         for item in rates.decision_notions()
         if not needs_label(item)
         for kind in rates.KINDS
     }
-    table, with_label = MetricTable.from_tally(everyone, level=level), {}
-    constant: Numbers = {}
-    if labelled.n:
-        labelled_table = MetricTable.from_tally(labelled, scores=scores, level=level)
-        constant = labelled_table.constant_classifier
-        with_label = {place: (rows, own) for place, rows, own in labelled_table.places()}
 
-    def both(place: Place, numbers: NumbersByName) -> NumbersByName:
-        merged = {name: number for name, number in numbers.items() if name in label_free}
-        if place in with_label:
-            rows, own = with_label[place]
-            merged |= {name: number for name, number in own.items() if name not in label_free}
-            if place[0] in ("group", "client"):
-                merged["labelled_rows"] = Measured(name="labelled_rows", value=rows)
-        return merged
+    def audited(place: Place, numbers: NumbersByName) -> NumbersByName:
+        if not all_labelled:
+            rows, others = with_label.get(place, (0, {}))
+            numbers = {name: number for name, number in numbers.items() if name in label_free}
+            numbers |= {name: number for name, number in others.items() if name not in label_free}
+            if others and place[0] in ("group", "client"):
+                numbers["labelled_rows"] = Measured(name="labelled_rows", value=rows)
+        limits = {name: tuple(ends) for name, ends in bounds[place].items() if ends is not None}
+        return {
+            name: number.model_copy(update={"bounds": limits.get(name)})
+            for name, number in numbers.items()
+        }
 
-    return replace(table.changed(both), constant_classifier=constant)
+    return table.changed(audited)
 
 
 def bounds_by_place(counts: AuditCounts, notions: Sequence[Notion]) -> dict[Place, Limits]:

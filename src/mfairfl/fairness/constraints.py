@@ -162,10 +162,9 @@ class Constraints:
         Undefined constraints get weight 0: an empty group can neither be measured nor moved.
         """
         n_event, n_group = self.counts(counts)
+        of_event, of_group = n_event[:, None, None], n_group[:, None, None]
         with np.errstate(divide="ignore", invalid="ignore"):
-            weight: Floats = (
-                self._event / n_event[:, None, None] - self._member / n_group[:, None, None]
-            )
+            weight: Floats = self._event / of_event - self._member / of_group
         weight[n_group == 0] = 0.0
         return weight
 
@@ -336,9 +335,8 @@ def frontier(
         if not (math.isfinite(bound) and bound >= 0):
             raise ConfigError(f"{name} = {bound}; use a bound of 0 or more, or None")
         if notion(name).statistic == "loss":
-            raise ConfigError(
-                f"{name} compares losses, which decisions do not determine; leave it out"
-            )
+            reason = "compares losses, which decisions do not determine"
+            raise ConfigError(f"{name} {reason}; leave it out")
         weight, offset = Constraints(cells, notion(name)).selected_weights(n)
         matrix = (weight * n)[:, present]
         left += [matrix, -matrix]

@@ -85,10 +85,8 @@ def resampled(counts: Floats, draws: int, rng: np.random.Generator) -> NDArray[n
 def resampled_together(counts: Floats, draws: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Return (C, 2, 2, draws): what `resampled` draws, added up over clients."""
     step = max(1, _AT_ONCE // counts.size)
-    parts = [
-        resampled(counts, min(step, draws - start), rng).sum(axis=1)
-        for start in range(0, draws, step)
-    ]
+    starts = range(0, draws, step)
+    parts = [resampled(counts, min(step, draws - at), rng).sum(axis=1) for at in starts]
     return np.moveaxis(np.concatenate(parts), 0, -1).copy()
 
 
@@ -214,10 +212,8 @@ def accuracy_spreads(
             have = rng.multinomial(members, _binomial_shares(n, chance), size=draws)
             total += have @ values
             square += have @ np.square(values)
-            least, most = (
-                values[(have > 0).argmax(axis=1)],
-                values[n - (have[:, ::-1] > 0).argmax(axis=1)],
-            )
+            least = values[(have > 0).argmax(axis=1)]
+            most = values[n - (have[:, ::-1] > 0).argmax(axis=1)]
         else:
             away = values[rng.binomial(n, chance, size=(members, draws))]
             total += away.sum(axis=0)
@@ -258,11 +254,10 @@ class DrawnGroups:
     @classmethod
     def of(cls, grouping: Grouping, drawn: NDArray[Any]) -> DrawnGroups:
         """Add up the cells of each group; `drawn` are tables (B, C, 2, 2, draws)."""
-        groups = np.stack(
-            [drawn[:, members].sum(axis=1, dtype=drawn.dtype) for members in grouping.membership],
-            axis=1,
-        )
-        return cls(groups, groups.sum(axis=1, keepdims=True, dtype=drawn.dtype))
+        kind, membership = drawn.dtype, grouping.membership
+        sums = [drawn[:, members].sum(axis=1, dtype=kind) for members in membership]
+        groups = np.stack(sums, axis=1)
+        return cls(groups, groups.sum(axis=1, keepdims=True, dtype=kind))
 
 
 def violation_limits(
@@ -324,13 +319,6 @@ def _event_rows(notion: Notion, tables: NDArray[Any]) -> NDArray[Any]:
     return _by_event(notion, [rows[:, :, y] for y in (0, 1)])
 
 
-def _event_hits(notion: Notion, tables: NDArray[Any]) -> NDArray[Any]:
-    """Return the rows that count in each event: selected ones, or those decided wrongly."""
-    # Of label y, the decision that counts: 1, or the wrong one.
-    decisions = (1, 0) if notion.statistic == "error" else (1, 1)
-    return _by_event(notion, [tables[:, :, y, decisions[y]] for y in (0, 1)])
-
-
 def _by_event(notion: Notion, by_label: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return (B, G, E, draws) of an array (B, G, draws) for each label."""
     sums = [reduce(np.add, [by_label[y] for y in event.labels]) for event in notion.events]
@@ -344,10 +332,11 @@ def _deviations(notion: Notion, drawn: DrawnGroups, some: NDArray[np.intp]) -> F
 
 
 def _rates(notion: Notion, tables: NDArray[Any]) -> Floats:
+    # Of label y, the decision that counts: 1, or the wrong one.
+    decisions = (1, 0) if notion.statistic == "error" else (1, 1)
+    hits = _by_event(notion, [tables[:, :, y, decisions[y]] for y in (0, 1)])
     with np.errstate(invalid="ignore"):  # 0/0 is nan: no rows
-        rates: Floats = np.divide(
-            _event_hits(notion, tables), _event_rows(notion, tables), dtype=np.float64
-        )
+        rates: Floats = np.divide(hits, _event_rows(notion, tables), dtype=np.float64)
     return rates
 
 

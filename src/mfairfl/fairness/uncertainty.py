@@ -64,17 +64,15 @@ class Resampling:
         """Return an interval around each number that compares clients."""
         tables = counts.sum(axis=1, keepdims=True)
         rows = tables.sum(axis=(2, 3))
-        smooth = resampling.smoothed(tables, rows[..., None], self._pseudo)
+        smooth = self._smoothed(tables, rows[..., None])
         away: dict[str, Floats] = {}  # nothing if a client has no rows
         if 0 < len(counts) <= resampling.OWN_STRATA:
             drawn = resampling.resampled(smooth, self.draws, self.rng)
             apart = rates.client_accuracies(drawn) - rates.client_accuracies(smooth)
             away = {name: spread.norm(apart) for name, spread in rates.CLIENT_SPREADS.items()}
         elif rows.size and rows.all():
-            sizes = np.rint(rows[:, 0]).astype(np.int64)
-            away = resampling.accuracy_spreads(
-                sizes, rates.client_accuracies(smooth), self.draws, self.rng
-            )
+            sizes, chances = np.rint(rows[:, 0]).astype(np.int64), rates.client_accuracies(smooth)
+            away = resampling.accuracy_spreads(sizes, chances, self.draws, self.rng)
         limits: Limits = {}
         for name, spread in rates.CLIENT_SPREADS.items():
             value, _ = numbers[name]
@@ -88,8 +86,7 @@ class Resampling:
     ) -> Limits:
         """Return an interval around each notion's violation on these (K, C, 2, 2) counts."""
         tables = resampling.strata(rates.compared_counts(counts, groupings))
-        sizes = _group_sizes(tables.sum(axis=(0, 3)), groupings)
-        smooth = resampling.smoothed(tables, sizes, self._pseudo)
+        smooth = self._smoothed(tables, _group_sizes(tables.sum(axis=(0, 3)), groupings))
         drawn = resampling.resampled_together(smooth, self.draws, self.rng)[None]
         groups = [resampling.DrawnGroups.of(grouping, drawn) for grouping in groupings]
         limits = {}
@@ -104,17 +101,12 @@ class Resampling:
         self, notions: Sequence[Notion], groupings: Sequence[Grouping], counts: NDArray[Any]
     ) -> list[Limits]:
         """Return the same for each client's own rows."""
-        tables, many = (
-            rates.compared_counts(counts, groupings),
-            len(counts) > resampling.OWN_STRATA,
-        )
-        places = np.arange(len(tables))
+        tables, places = rates.compared_counts(counts, groupings), np.arange(len(counts))
+        many = len(counts) > resampling.OWN_STRATA
         if many:  # small clients' tables are often the same
             tables, places = np.unique(tables, axis=0, return_inverse=True)
             places = places.reshape(-1)  # NumPy 2.0 gives it another shape
-        smooth = resampling.smoothed(
-            tables, _group_sizes(tables.sum(axis=3), groupings), self._pseudo
-        )
+        smooth = self._smoothed(tables, _group_sizes(tables.sum(axis=3), groupings))
         vectors = [rates.violation_of(item, groupings).vector for item in notions]
         around = [(vector(tables[:, None]), vector(smooth[:, None])) for vector in vectors]
         limits = np.empty((len(notions), 2, len(tables)))
@@ -125,15 +117,14 @@ class Resampling:
                     item, entries[some], centre[some], groups, self.level
                 )
         names = [f"{item.name}_violation" for item in notions]
-        by_notion = [interval_column(*ends[:, places]) for ends in limits]
+        columns = [interval_column(*ends[:, places]) for ends in limits]
         return [
-            {name: column[k] for name, column in zip(names, by_notion, strict=True)}
+            {name: column[k] for name, column in zip(names, columns, strict=True)}
             for k in range(len(counts))
         ]
 
-    @property
-    def _pseudo(self) -> float:
-        return float(ndtri(0.5 + self.level / 2.0)) ** 2
+    def _smoothed(self, tables: NDArray[Any], sizes: NDArray[Any]) -> Floats:
+        return resampling.smoothed(tables, sizes, float(ndtri(0.5 + self.level / 2.0)) ** 2)
 
 
 class FairDecisions:
@@ -149,9 +140,8 @@ class FairDecisions:
     def __init__(self, tally: Tally, draws: int, rng: np.random.Generator) -> None:
         groupings = tally.cells.groupings()
         self._tally, self._draws, self._rng = tally, draws, rng
-        self._compared = (
-            rates.compared_counts(tally.counts, groupings) if groupings else tally.counts
-        )
+        counts = tally.counts
+        self._compared = rates.compared_counts(counts, groupings) if groupings else counts
         self._drawn = simulated_fair(self._compared, draws, rng)
 
     def client_spreads(self) -> dict[str, float | None]:
@@ -162,9 +152,8 @@ class FairDecisions:
         rows = np.rint(counts.sum(axis=-1)).astype(np.int64)
         fair, sizes = _fair_rates(counts, "error"), rows.sum(axis=(1, 2))
         if len(sizes) <= resampling.OWN_STRATA:
-            drawn = resampling.decided(
-                rows.sum(axis=1, keepdims=True), fair, self._draws, self._rng
-            )
+            tables = rows.sum(axis=1, keepdims=True)
+            drawn = resampling.decided(tables, fair, self._draws, self._rng)
             spreads = {name: spread.value(drawn) for name, spread in rates.CLIENT_SPREADS.items()}
         elif sizes.all():
             chances = np.full(len(sizes), fair[1])
@@ -177,16 +166,14 @@ class FairDecisions:
         self, notions: Sequence[Notion], groupings: Sequence[Grouping]
     ) -> dict[str, float | None]:
         """Return the floor of each notion's violation between these groups."""
-        compared = rates.compared_counts(self._tally.counts, groupings)
-        drawn = self._drawn
+        compared, drawn = rates.compared_counts(self._tally.counts, groupings), self._drawn
         if not np.array_equal(compared, self._compared):
             drawn = simulated_fair(compared, self._draws, self._rng)
-        return {
-            f"{item.name}_violation": _mean(
-                rates.violation_of(item, groupings).value(drawn[fair_kind(item)])
-            )
-            for item in notions
-        }
+        floors = {}
+        for item in notions:
+            values = rates.violation_of(item, groupings).value(drawn[fair_kind(item)])
+            floors[f"{item.name}_violation"] = _mean(values)
+        return floors
 
 
 def _mean(values: Floats) -> float | None:
@@ -245,8 +232,7 @@ def overall_limits(tally: Tally, level: float) -> Limits:
     table = rates.pooled_table(tally.counts)
     ends = {name: wilson(*p.counts(table), level) for name, p in rates.PROPORTIONS.items()}
     limits = {name: interval(*ends[name]) for name in rates.PROPORTIONS}
-    lower, upper = ends["jaccard"]
-    limits["f1"] = interval(2.0 * lower / (1.0 + lower), 2.0 * upper / (1.0 + upper))
+    limits["f1"] = interval(*(2.0 * end / (1.0 + end) for end in ends["jaccard"]))
     hit = rates.PROPORTIONS["true_positive_rate"].value(table)
     miss = rates.PROPORTIONS["false_positive_rate"].value(table)
     hit_low, hit_high = ends["true_positive_rate"]
