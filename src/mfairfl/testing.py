@@ -88,7 +88,7 @@ def check_notion(notion: Notion) -> None:
 # ------------------------------------------------------------------ small federations
 
 
-def people(seed: int = 7, sites: Mapping[str, int] | None = None) -> pd.DataFrame:
+def people(sites: Mapping[str, int] = SITES) -> pd.DataFrame:
     """Draw applicants of several sites; north has no women, and south hired nobody.
 
     Examples
@@ -96,10 +96,8 @@ def people(seed: int = 7, sites: Mapping[str, int] | None = None) -> pd.DataFram
     >>> people(sites={"east": 3}).columns.tolist()
     ['skill', 'years', 'job', 'sex', 'age', 'site', 'hired']
     """
-    sizes = SITES if sites is None else sites
-    rng = np.random.default_rng(seed)
-    n = sum(sizes.values())
-    site = np.repeat(list(sizes), list(sizes.values()))
+    rng, n = np.random.default_rng(7), sum(sites.values())
+    site = np.repeat(list(sites), list(sites.values()))
     male = (rng.random(n) < 0.5) | (site == "north")
     old = rng.random(n) < 0.4
     skill, years = rng.normal(size=n), rng.exponential(5, size=n).round(1)
@@ -117,12 +115,9 @@ def people(seed: int = 7, sites: Mapping[str, int] | None = None) -> pd.DataFram
     )
 
 
-def people_federation(
-    frame: pd.DataFrame | None = None, *, validation: float = 0.0, seed: int = 0
-) -> Federation:
+def people_federation(sites: Mapping[str, int] = SITES) -> Federation:
     """Return `people` as clients, one for each site."""
-    table = table_from_frame(people() if frame is None else frame, TASK, name="people")
-    return partition(table, "column", seed=seed, validation=validation)
+    return partition(table_from_frame(people(sites), TASK, name="people"), "column", seed=0)
 
 
 @dataclass
@@ -174,17 +169,16 @@ class _SmallRun:
         )
         return replace(base, **self.changes)
 
-    def member(self, **more: Any) -> Member:
-        return Member(setup=self.setup, model=self.model, federation=self.federation, **more)
+    def member(self) -> Member:
+        return Member(setup=self.setup, model=self.model, federation=self.federation)
 
     def run(
         self, tamper: Tamper | None = None, state: RunState | None = None
     ) -> tuple[Result, _Watch]:
         """Run it, with reports by client that `tamper(round, reports)` changes on their way."""
-        watch = _Watch()
-        setup, begun = self.setup, state or first_state(self.setup, self.model)
+        watch, begun = _Watch(), state or first_state(self.setup, self.model)
         clients = clients_of([self.member()], [begun])
-        loop = federate(setup, begun, [watch])
+        loop = federate(self.setup, begun, [watch])
         request = next(loop)
         with steady_arithmetic():
             while True:
@@ -269,8 +263,8 @@ def describes_itself(strategy: Strategy) -> None:
 def survives_hard_clients(strategy: Strategy) -> None:
     """Train with a client that lacks a group, one that lacks a class, and one of a single row."""
     _require_sound(*_SmallRun(strategy).run())
-    frame = people(sites={"east": 50, "solo": 1, "west": 40})
-    _require_sound(*_SmallRun(strategy, people_federation(frame)).run())
+    sites = {"east": 50, "solo": 1, "west": 40}
+    _require_sound(*_SmallRun(strategy, people_federation(sites)).run())
 
 
 @_promise("training lowers the loss")
@@ -279,9 +273,8 @@ def learns(strategy: Strategy) -> None:
     if strategy.card.starts == "constant":
         return
     _, watch = _SmallRun(strategy, recipe={"lr": 0.05}).run()
-    first, last = (
-        sum(s.losses.sum() for s in watch.records[i].measured["train"].values()) for i in (0, -1)
-    )
+    measured = [record.measured["train"].values() for record in watch.records]
+    first, *_, last = (sum(sums.losses.sum() for sums in clients) for clients in measured)
     how = f"the training loss went from {first:.3f} to {last:.3f} in {ROUNDS} rounds"
     _require(last < first, how)
 
@@ -412,7 +405,7 @@ def takes_part_of_the_clients(strategy: Strategy) -> None:
 @_promise("equal clients count equally")
 def treats_equal_clients_alike(strategy: Strategy) -> None:
     """Give clients with the same rows the same coefficient."""
-    one = people_federation(people(sites={"east": 60}))
+    one = people_federation({"east": 60})
     east = one.clients[0]
     three = replace(one, clients=tuple(replace(east, name=name) for name in "abc"))
     # Full batches leave no random order; one round, before any state tells the clients apart.
@@ -487,13 +480,13 @@ def violation_is_the_largest_gap(notion: Notion) -> None:
         wrong = np.column_stack([sums.positives[:, 0], sums.counts[:, 1] - sums.positives[:, 1]])
         per_row = {"selection": sums.positives, "error": wrong, "loss": sums.losses}
         values = per_row[notion.statistic]
+        members = [member for item in cells.groupings() for member in item.membership]
         for event in notion.events:
             labels = list(event.labels)
             overall = values[:, labels].sum() / sums.counts[:, labels].sum()
-            for grouping in cells.groupings():
-                for member in grouping.membership:
-                    rows = np.ix_(np.flatnonzero(member), np.array(labels))
-                    gaps.append(abs(overall - values[rows].sum() / sums.counts[rows].sum()))
+            for member in members:
+                rows = np.ix_(np.flatnonzero(member), np.array(labels))
+                gaps.append(abs(overall - values[rows].sum() / sums.counts[rows].sum()))
         violation = Constraints(cells, notion).violation(sums)
         same = bool(np.isclose(violation, max(gaps), atol=1e-12))
         _require(same, f"{violation} is not the largest gap, {max(gaps)}")

@@ -260,9 +260,8 @@ class AuditCounts:
         ([[[True, True, False], [False, False, False]]], [24])
         """
         names = [self.cells.decode(cell) for cell in range(self.cells.size)]
-        small = np.array(
-            [hidden_cells(table, names, minimum) for table in self.rows], dtype=bool
-        ).reshape(self.rows.shape)
+        hidden = [hidden_cells(table, names, minimum) for table in self.rows]
+        small = np.array(hidden, dtype=bool).reshape(self.rows.shape)
         count = np.where(small, self.rows, 0).sum(axis=(1, 2))
         undisclosed = small.all(axis=(1, 2)) & (count < minimum)
         shown = ~small[..., None]

@@ -101,8 +101,7 @@ def performance(name: str, table: NDArray[np.float64]) -> tuple[float, str]:
 
 def client_accuracies(counts: NDArray[Any]) -> Floats:
     """Return each client's accuracy, shape (…, K)."""
-    tables = np.asarray(counts.sum(axis=-3), dtype=np.float64)
-    return PROPORTIONS["accuracy"].value(tables)
+    return PROPORTIONS["accuracy"].value(counts.sum(axis=-3).astype(np.float64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +155,9 @@ def violation_of(notion: Notion, groupings: Sequence[Grouping]) -> Spread:
     """Return the largest deviation of a group's rate from the overall one, over the events."""
 
     def deviations(counts: NDArray[Any]) -> Floats:
-        each = [group_rates(notion, grouping, counts) for grouping in groupings]
-        parts = [rates - overall for rates, overall in each]
-        return np.concatenate([d.reshape(*d.shape[:-2], -1) for d in parts], axis=-1)
+        pairs = [group_rates(notion, grouping, counts) for grouping in groupings]
+        parts = [rates - overall for rates, overall in pairs]
+        return np.concatenate([part.reshape(*part.shape[:-2], -1) for part in parts], axis=-1)
 
     return Spread(deviations, lambda v: np.asarray(np.abs(v).max(axis=-1)))
 
@@ -260,10 +259,8 @@ def why_each_undefined(
         for event in notion.events:
             empty.append(members[..., list(event.labels)].sum(axis=-1) == 0)
             which = "" if len(event.labels) == 2 else f" with {event.name}"
-            reasons += [
-                f"group '{group}' of '{grouping.name}' has no rows{which}"
-                for group in grouping.groups
-            ]
+            lacking = f"of '{grouping.name}' has no rows{which}"
+            reasons += [f"group '{group}' {lacking}" for group in grouping.groups]
     first = np.concatenate([*empty, np.ones((len(rows), 1), dtype=bool)], axis=1).argmax(axis=1)
     return [[*reasons, ""][place] for place in first.tolist()]
 
