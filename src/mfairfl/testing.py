@@ -357,9 +357,9 @@ def says_what_crosses(strategy: Strategy) -> None:
             moving = job.plan.controller
             slot = None if moving is None else moving.slot
             slots = {"model": job.keep, "control": job.keep_control, "multipliers": slot}
-            for name, kept in slots.items():
-                named = kept is None or name in card.keeps
-                _require(named, f"a job keeps '{kept}', and the card's keeps lacks {name!r}")
+            for kind, name in slots.items():
+                named = name is None or kind in card.keeps
+                _require(named, f"a job keeps '{name}', and the card's keeps lacks {kind!r}")
             if job.send and moving is not None and slot is None:
                 reported = card.moves_every is not None and card.moves_every < job.plan.epochs
                 how = "clients report multipliers, and the card's moves_every does not let them"

@@ -102,8 +102,8 @@ class AuditCounts:
 
     Examples
     --------
-    >>> found = AuditCounts.from_rows([1, None, 0], [1, 1, 0], sensitive_features=["F", "M", None])
-    >>> found.attributes[0].groups, found.decided.sum(axis=(0, 1)).tolist()
+    >>> rows = AuditCounts.from_rows([1, None, 0], [1, 1, 0], sensitive_features=["F", "M", None])
+    >>> rows.attributes[0].groups, rows.decided.sum(axis=(0, 1)).tolist()
     (('F', 'M', '?'), [[1, 0], [0, 1], [0, 1]])
     """
 
@@ -322,13 +322,10 @@ def _labels(y_true: Any, rows: int) -> NDArray[np.intp]:
 
 def _shown(sums: ScoreSums, shown: NDArray[np.bool_]) -> ScoreSums:
     """Return sums with 0 in the (cell, label) entries that are not shown."""
-    kept = shown[:, :UNKNOWN]
-    return ScoreSums(
-        histogram=ScoreHistogram(sums.histogram.counts * kept[..., None]),
-        rows=sums.rows * kept[..., None],
-        sums=sums.sums * kept[..., None],
-        losses=sums.losses * kept,
-    )
+    labelled = shown[:, :UNKNOWN]
+    by_bin = labelled[..., None]
+    histogram = ScoreHistogram(sums.histogram.counts * by_bin)
+    return ScoreSums(histogram, sums.rows * by_bin, sums.sums * by_bin, sums.losses * labelled)
 
 
 class StoredAttribute(DocumentedModel):

@@ -394,13 +394,13 @@ class _Compared:
         Everyone is the group and the others, so the deviation is the others' share of the rows
         times the difference between the two; both that and the plain difference are bounds.
         """
-        own, rest, whole = self.groups, self.others, self.everyone
-        plain_low = np.maximum(own.lower - whole.upper, whole.lower - own.upper)
-        plain_high = np.maximum(own.upper - whole.lower, whole.upper - own.lower)
-        share_low = _share(rest.least, own.most)
-        share_high = np.where(rest.most > 0, _share(rest.most, own.least), 0.0)
-        apart_low = np.fmax(own.lower - rest.upper, rest.lower - own.upper)
-        apart_high = np.fmax(own.upper - rest.lower, rest.upper - own.lower)
+        group, rest, whole = self.groups, self.others, self.everyone
+        plain_low = np.maximum(group.lower - whole.upper, whole.lower - group.upper)
+        plain_high = np.maximum(group.upper - whole.lower, whole.upper - group.lower)
+        share_low = _share(rest.least, group.most)
+        share_high = np.where(rest.most > 0, _share(rest.most, group.least), 0.0)
+        apart_low = np.fmax(group.lower - rest.upper, rest.lower - group.upper)
+        apart_high = np.fmax(group.upper - rest.lower, rest.upper - group.lower)
         low = np.fmax(plain_low, share_low * np.fmax(apart_low, 0.0))
         high = np.fmin(plain_high, np.where(share_high > 0, share_high * apart_high, 0.0))
         return max(0.0, float(low.max())), float(high.max())
@@ -410,9 +410,9 @@ def _share(part: Floats, rest: Floats) -> Floats:
     return np.nan_to_num(rates.divide(part, part + rest))
 
 
-def _off_diagonal(pairs: Floats, own: float) -> Floats:
-    """Put `own` where a group would be compared with itself."""
-    return np.where(np.eye(len(pairs), dtype=bool), own, pairs)
+def _off_diagonal(pairs: Floats, itself: float) -> Floats:
+    """Put `itself` where a group would be compared with itself."""
+    return np.where(np.eye(len(pairs), dtype=bool), itself, pairs)
 
 
 def measure_bound(
@@ -428,8 +428,8 @@ def measure_bound(
     >>> rows = AuditCounts.from_rows(
     ...     None, [1, 0, 1, 1, 1], sensitive_features=["F", "F", "M", "M", None]
     ... )
-    >>> found = measure_bound("difference", notion("dp"), rows, rows.cells.groupings())
-    >>> round(found.lower, 3), found.upper  # the fifth person is a woman, or a man
+    >>> bound = measure_bound("difference", notion("dp"), rows, rows.cells.groupings())
+    >>> round(bound.lower, 3), bound.upper  # the fifth person is a woman, or a man
     (0.333, 0.5)
     """
     compared = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import chain, combinations, product
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -91,10 +91,8 @@ class Cells:
         for column, attribute in zip(table.T, self.attributes, strict=True):
             wrong = column[(column < 0) | (column >= attribute.size)]
             if wrong.size:
-                raise DataError(
-                    f"'{attribute.name}': group code {wrong[0]} is outside "
-                    f"0 … {attribute.size - 1}"
-                )
+                most = attribute.size - 1
+                raise DataError(f"'{attribute.name}': group code {wrong[0]} is outside 0 … {most}")
         strides = np.cumprod((1, *self.shape[:0:-1]))[::-1][: table.shape[1]]
         return np.asarray(table @ strides.astype(np.intp), dtype=np.intp)
 
@@ -103,15 +101,16 @@ class Cells:
 
         Cells where one of them is not recorded (``?``) are in no group.
         """
-        known = [attribute.name for attribute in self.attributes]
-        require_known("sensitive attribute", names, known)
-        chosen = Cells(tuple(self.attributes[known.index(name)] for name in names))
-        codes = np.indices(self.shape).reshape(len(known), -1)
-        group = chosen.encode(codes[[known.index(name) for name in names]].T)
+        attributes = [attribute.name for attribute in self.attributes]
+        require_known("sensitive attribute", names, attributes)
+        axes = [attributes.index(name) for name in names]
+        chosen = Cells(tuple(self.attributes[axis] for axis in axes))
+        codes = np.indices(self.shape).reshape(len(attributes), -1)
+        group = chosen.encode(codes[axes].T)
         parts = [chosen.decode(index) for index in range(chosen.size)]
-        kept = [index for index, part in enumerate(parts) if MISSING not in part]
-        groups = tuple(" × ".join(parts[index]) for index in kept)
-        return Grouping(" × ".join(names), groups, group == np.array(kept)[:, None])
+        recorded = [index for index, part in enumerate(parts) if MISSING not in part]
+        groups = tuple(" × ".join(parts[index]) for index in recorded)
+        return Grouping(" × ".join(names), groups, group == np.array(recorded)[:, None])
 
     def groupings(
         self, attributes: Sequence[str] | None = None, intersections: bool = False
@@ -128,11 +127,8 @@ class Cells:
         if attributes is None:
             attributes = [attribute.name for attribute in self.attributes]
         largest = len(attributes) if intersections else 1
-        return [
-            self.grouping(*names)
-            for count in range(1, largest + 1)
-            for names in combinations(attributes, count)
-        ]
+        sets = (combinations(attributes, count) for count in range(1, largest + 1))
+        return [self.grouping(*names) for names in chain.from_iterable(sets)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

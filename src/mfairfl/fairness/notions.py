@@ -188,8 +188,8 @@ def register_notion(item: Notion) -> str:
     >>> register_notion(own)  # doctest: +SKIP
     """
     item = _as_notion(item)
-    known = {**_BUILT_IN, **REGISTRY.added()}.get(_ALIASES.get(item.name, item.name), item)
-    if known != item:
+    name = _ALIASES.get(item.name, item.name)
+    if {**_BUILT_IN, **REGISTRY.added()}.get(name, item) != item:
         raise ConfigError(f"notion '{item.name}' is already registered with another definition")
     return item.name if item.name in _BUILT_IN else REGISTRY.add(item.name, item)
 

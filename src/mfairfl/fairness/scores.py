@@ -194,8 +194,8 @@ class ScoreSums:
         y, cell, scores = y[finite], cell[finite], scores[finite]
         stratum, p = 2 * cell + y, scores.probabilities
         # A probability on an edge is in the upper bin.
-        bin_ = np.minimum((p * CALIBRATION_BINS).astype(np.intp), CALIBRATION_BINS - 1)
-        place, shape = stratum * CALIBRATION_BINS + bin_, (size, 2, CALIBRATION_BINS)
+        bins = np.minimum((p * CALIBRATION_BINS).astype(np.intp), CALIBRATION_BINS - 1)
+        place, shape = stratum * CALIBRATION_BINS + bins, (size, 2, CALIBRATION_BINS)
         row_losses = scores.losses[np.arange(len(y)), y]
         return cls(
             ScoreHistogram.from_logits(scores.logits, cell, y, size=size, bins=LOGIT_BINS),

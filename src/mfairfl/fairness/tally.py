@@ -149,9 +149,8 @@ class Tally:
         if not np.isfinite(counts).all() or (counts < 0).any():
             raise DataError("tally: counts hold a negative or missing number")
         if len(set(self.clients)) < len(self.clients):
-            raise DataError(
-                f"tally: clients {list(self.clients)} contain a name twice; rename one"
-            )
+            clients = list(self.clients)
+            raise DataError(f"tally: clients {clients} contain a name twice; rename one")
         counts.setflags(write=False)
         object.__setattr__(self, "counts", counts)
 
@@ -230,9 +229,13 @@ class Tally:
 
     def __add__(self, other: Tally) -> Tally:
         if self.attributes != other.attributes:
+            first, second = (
+                "; ".join(f"{item.name}: {', '.join(item.groups)}" for item in tally.attributes)
+                for tally in (self, other)
+            )
             raise DataError(
-                f"tallies over {_names(self)} and {_names(other)} cannot be added; "
-                "state the same attributes and groups for both (attributes=)"
+                f"tallies over {first} and {second} cannot be added; state the same attributes "
+                "and groups for both (attributes=)"
             )
         new = tuple(name for name in other.clients if name not in self.clients)
         clients = self.clients + new
@@ -294,10 +297,6 @@ class Tally:
         # A tally without clients is an empty list, which has lost its shape.
         counts = counts.reshape(shape) if counts.size == 0 == np.prod(shape) else counts
         return cls(counts, tuple(document["clients"]), attributes)
-
-
-def _names(tally: Tally) -> str:
-    return "; ".join(f"{item.name}: {', '.join(item.groups)}" for item in tally.attributes)
 
 
 def binary_column(values: Any, name: str) -> NDArray[np.intp]:

@@ -208,15 +208,15 @@ def _vertices(histogram: ScoreHistogram, cell: int) -> tuple[Floats, Floats]:
 
 def _chain(points: list[list[int]], side: int) -> list[int]:
     """Return the upper (side 1) or lower (−1) hull of points sorted by (x, y): monotone chain."""
-    kept: list[int] = []
+    hull: list[int] = []
     for index, (x, y) in enumerate(points):
-        while len(kept) >= 2:
-            (ax, ay), (bx, by) = points[kept[-2]], points[kept[-1]]
+        while len(hull) >= 2:
+            (ax, ay), (bx, by) = points[hull[-2]], points[hull[-1]]
             if side * ((bx - ax) * (y - ay) - (by - ay) * (x - ax)) < 0:
                 break
-            kept.pop()
-        kept.append(index)
-    return kept
+            hull.pop()
+        hull.append(index)
+    return hull
 
 
 def _table(document: Mapping[str, Any], key: str, names: Mapping[str, float]) -> Floats:
@@ -259,8 +259,8 @@ class ScoreHistogram:
 
     Examples
     --------
-    >>> one = ScoreHistogram.from_logits([-3.0, 0.5], [0, 1], [0, 1], size=2, bins=4)
-    >>> (one + one).counts.tolist()
+    >>> part = ScoreHistogram.from_logits([-3.0, 0.5], [0, 1], [0, 1], size=2, bins=4)
+    >>> (part + part).counts.tolist()
     [[[0, 2, 0, 0], [0, 0, 0, 0]], [[0, 0, 0, 0], [0, 0, 2, 0]]]
     """
 
@@ -350,8 +350,8 @@ def pooled_histogram(parts: Sequence[ScoreHistogram]) -> ScoreHistogram:
 
     Examples
     --------
-    >>> one = ScoreHistogram.from_logits([0.5], [0], [1], size=1, bins=2)
-    >>> pooled_histogram([one, one, one]).counts.tolist()
+    >>> part = ScoreHistogram.from_logits([0.5], [0], [1], size=1, bins=2)
+    >>> pooled_histogram([part, part, part]).counts.tolist()
     [[[0, 0], [0, 3]]]
     """
     shape = parts[0].shape

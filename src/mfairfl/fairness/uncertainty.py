@@ -317,8 +317,8 @@ def share_change(before: Counted, after: Counted, *, level: float = 0.95) -> Int
 
     Examples
     --------
-    >>> found = share_change((48, 80), (56, 70))
-    >>> round(found.lower, 4), round(found.upper, 4)
+    >>> change = share_change((48, 80), (56, 70))
+    >>> round(change.lower, 4), round(change.upper, 4)
     (0.0524, 0.3339)
     """
     if before[1] <= 0 or after[1] <= 0:

@@ -170,9 +170,9 @@ def _moves(columns: Floats) -> tuple[Floats, float]:
 
 
 def _certain(A: Floats, x: Floats, lower: Floats, upper: Floats) -> bool:
-    """Say whether x is feasible, and f(x) or its duality gap rounding."""
-    found = A @ x
-    slope = A.T @ found
+    """Return whether x is feasible, and f(x) or its duality gap rounding."""
+    point = A @ x
+    slope = A.T @ point
     # Filling up in the order of the slopes solves the gap's linear programme.
     order = np.argsort(slope, kind="stable")
     room = (upper - lower)[order]
@@ -181,4 +181,4 @@ def _certain(A: Floats, x: Floats, lower: Floats, upper: Floats) -> bool:
     length = np.linalg.norm(A, axis=0)
     parts, rivals = float(x @ length), float(best @ length)
     gap, error = 2 * slope @ (x - best), _CERTAIN * parts * (parts + rivals)
-    return bool(abs(x.sum() - 1) <= _CERTAIN and min(gap, found @ found) <= error)
+    return bool(abs(x.sum() - 1) <= _CERTAIN and min(gap, point @ point) <= error)

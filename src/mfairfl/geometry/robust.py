@@ -119,11 +119,11 @@ def nearest_neighbour_mixing(gram: ArrayLike, f: int) -> Floats:
     [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]
     """
     apart = _squared_distances(gram)
-    kept = len(apart) - _checked_liars(f, len(apart))
+    count = len(apart) - _checked_liars(f, len(apart))
     np.fill_diagonal(apart, -1.0)  # an update is nearer to itself than its double is
-    nearest = np.argsort(apart, axis=1, kind="stable")[:, :kept]
+    nearest = np.argsort(apart, axis=1, kind="stable")[:, :count]
     rows = np.zeros_like(apart)
-    np.put_along_axis(rows, nearest, 1 / kept, axis=1)
+    np.put_along_axis(rows, nearest, 1 / count, axis=1)
     return rows
 
 
