@@ -1,7 +1,8 @@
-"""JSON from an untrusted sender: bounded before it is parsed, and without surprises."""
+"""JSON from an untrusted sender, bounded before it is parsed; and the fingerprint of values."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -101,3 +102,14 @@ def _integer(digits: str) -> int:
     if len(digits) > _DIGITS:
         raise ValueError(f"a text with a number of {len(digits)} digits")
     return int(digits)
+
+
+def fingerprint(values: Any) -> str:
+    """Return the SHA-256 of plain values; the order of keys does not matter.
+
+    Examples
+    --------
+    >>> fingerprint({"rounds": 3, "seed": 0}) == fingerprint({"seed": 0, "rounds": 3})
+    True
+    """
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -7,8 +7,6 @@ goes on with the others.
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 import math
 import operator
 from collections import Counter
@@ -25,6 +23,7 @@ from mfairfl.data.columns import MOST_GROUPS
 from mfairfl.data.predictions import PredictionColumns, ordered_groups
 from mfairfl.errors import FederationError
 from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
+from mfairfl.strict_json import fingerprint
 from mfairfl.wire.audit_messages import (
     AuditQuestion,
     AuditSubject,
@@ -93,8 +92,8 @@ def audit_name(terms: AuditTerms) -> str:
         plain = {"columns": subject.model_dump(mode="json")}
     else:
         plain = {"model": subject.sha256, "audited": list(subject.audited)}
-    text = json.dumps({**plain, "grid": [terms.grid.lowest, terms.grid.highest]}, sort_keys=True)
-    return f"audit-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    digest = fingerprint({**plain, "grid": [terms.grid.lowest, terms.grid.highest]})
+    return f"audit-{digest[:16]}"
 
 
 def gather_counts(

@@ -6,9 +6,7 @@ that ask for the same run share its directory. Pooled references are a work list
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ from mfairfl.files import load_toml
 from mfairfl.references import ReferenceName
 from mfairfl.runs.config import Config, StrategyConfig, StrategyName, make_config
 from mfairfl.runs.options import nested, settings
+from mfairfl.strict_json import fingerprint
 
 Lock = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Chosen values: data label → strategy → dotted key of the configuration → value."""
@@ -209,8 +208,7 @@ class Trial:
 
 def run_name(words: Sequence[str | int], config: Config) -> str:
     """Return a run directory's name: readable, and different for different settings."""
-    text = json.dumps(config.model_dump(mode="json"), sort_keys=True)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+    digest = fingerprint(config.model_dump(mode="json"))[:10]
     return re.sub(r"[^\w.+-]+", "_", "-".join(str(word) for word in words)) + f"-{digest}"
 
 

@@ -5,8 +5,6 @@ Unknown keys are refused with the nearest known one; every error names the file 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -25,6 +23,7 @@ from mfairfl.runs.options import comma_list
 from mfairfl.strategies import create
 from mfairfl.strategies.base import Strategy
 from mfairfl.strategies.registry import METHODS
+from mfairfl.strict_json import fingerprint
 from mfairfl.training.plan import Recipe
 
 T = TypeVar("T")
@@ -287,8 +286,7 @@ class Config(DocumentedModel):
         """Return the hash of all that decides the result; `data` names rows and split."""
         # Where a file lies does not matter; `data` holds the hash of what is in it.
         settings = self.model_dump(mode="json", exclude={"data": {"csv", "path"}})
-        text = json.dumps([settings, data, __version__], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return fingerprint([settings, data, __version__])
 
 
 def make_config(values: Mapping[str, Any], source: str = "configuration") -> Config:

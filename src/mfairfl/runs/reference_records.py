@@ -6,7 +6,6 @@ A reference is not a run: it has no rounds, and its model is not served. Its fol
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Sequence
@@ -30,6 +29,7 @@ from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.outcome import library_versions
 from mfairfl.runs.rows import MeasuredRows, measure_rows
+from mfairfl.strict_json import fingerprint
 
 _FILE = "reference.json"
 
@@ -197,8 +197,7 @@ def _kept(request: ReferenceRequest, rows: PooledRows) -> ReferenceRecord:
         }
     split = [federation.scheme, federation.seed, dict(federation.options)]
     same_rows = [federation.sha256, federation.task.model_dump(mode="json"), *split]
-    text = json.dumps([request.name, settings, same_rows, __version__], sort_keys=True)
-    identity = hashlib.sha256(text.encode()).hexdigest()
+    identity = fingerprint([request.name, settings, same_rows, __version__])
     directory = RunDirectory(request.out)
     with directory.locked():
         if not (directory.path / _FILE).exists():

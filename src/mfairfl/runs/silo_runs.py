@@ -11,7 +11,6 @@ bytes of a deployment under that policy.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import tempfile
 import time
@@ -47,6 +46,7 @@ from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings, follow_extensions
 from mfairfl.strategies.base import Summary
 from mfairfl.strategies.registry import METHODS
+from mfairfl.strict_json import fingerprint
 from mfairfl.wire.enrolment_messages import ModelTerms
 from mfairfl.wire.packing import Packet
 
@@ -87,9 +87,8 @@ def run_name(config: Config) -> str:
     >>> run_name(make_config({"strategy": {"name": "fedmgda+"}})).partition("-")[0]
     'fedmgda_'
     """
-    text = json.dumps(config.model_dump(mode="json"), sort_keys=True)
     plain = re.sub(r"[^\w.-]", "_", config.strategy.name)[:_LONGEST_NAME]
-    return f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return f"{plain}-{fingerprint(config.model_dump(mode='json'))[:16]}"
 
 
 def run_federated(

@@ -7,7 +7,6 @@ chosen in the end is the rule of `mfairfl.experiments.search.trials`.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import uuid
 from collections.abc import Mapping, Sequence
@@ -41,6 +40,7 @@ from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.options import settings
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.workers import run_many
+from mfairfl.strict_json import fingerprint
 
 _WAIT = 60.0  # seconds a process waits while another one writes to the SQLite file
 _OWNER = "owner"
@@ -155,7 +155,7 @@ def _carry_out(
     """Run a trial's folds side by side and report to the study; a stopped one is resumed."""
     values = {key: _suggested(trial, key, part) for key, part in search.space.items()}
     # By its values, not its number: the same values again are not trained again.
-    name = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
+    name = fingerprint(values)[:12]
     try:
         runs = search.runs(values, folder / "trials" / name)
     except ConfigError:
