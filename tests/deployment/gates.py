@@ -8,6 +8,7 @@ import re
 import socket
 import ssl
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -116,6 +117,14 @@ def everything(peer):
     except (ConnectionError, ssl.SSLError):
         pass
     return found
+
+
+def eventually(condition):
+    """Wait for a condition; a loaded machine has a minute."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def enrol(folder, *keys):

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from flwr.superlink.routers.fleet.router import router
 from flwr.supernode import node_auth_http_interceptor
-from gates import BROKEN_OFF, PUSH, enrol, everything, head, response, signed, standing
+from gates import BROKEN_OFF, PUSH, enrol, eventually, everything, head, response, signed, standing
 
 from mfairfl.deployment.admission import Quotas
 from mfairfl.deployment.gate import OPEN_PATHS
@@ -134,7 +134,7 @@ def test_an_answer_that_breaks_off_is_not_taken_for_a_whole_one(folder):
     with standing(folder, answer=lambda _: (200, {"content-length": "99"}, BROKEN_OFF)) as gate:
         with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message"):
             gate.ask()
-        assert eventually(lambda: gate.quotas.reserved == 0)
+        eventually(lambda: gate.quotas.reserved == 0)
 
 
 def test_a_compressed_answer_arrives_as_it_was_sent(folder):
@@ -201,9 +201,9 @@ def test_a_key_counts_once_it_is_enrolled_and_until_it_is_revoked(tmp_path):
         assert reply.status_code == 412
         assert reply.json()["detail"].startswith("no silo is enrolled with this key")
         enrol(tmp_path, gate.key, other)
-        assert eventually(lambda: gate.ask(key=other).status_code == 200)
+        eventually(lambda: gate.ask(key=other).status_code == 200)
         add_revocation(tmp_path / "revoked.json", "other", read_public_key(tmp_path / "other.pub"))
-        assert eventually(lambda: gate.ask(key=other).status_code == 412)
+        eventually(lambda: gate.ask(key=other).status_code == 412)
         assert gate.ask(key=other).json()["detail"] == "this key was revoked; ask the coordinator"
         assert gate.ask().status_code == 200  # the others go on
     with standing(tmp_path) as gate:  # and after a restart
@@ -213,18 +213,8 @@ def test_a_key_counts_once_it_is_enrolled_and_until_it_is_revoked(tmp_path):
 def test_a_file_that_cannot_be_read_changes_nothing(tmp_path, caplog):
     with standing(tmp_path) as gate, caplog.at_level(logging.WARNING, "mfairfl"):
         (tmp_path / "registered.json").write_text("[")
-        assert eventually(lambda: gate.ask().status_code == 200 and "damaged" in caplog.text)
+        eventually(lambda: gate.ask().status_code == 200 and "damaged" in caplog.text)
     assert "the keys read before stay in force" in caplog.text
-
-
-def eventually(true):
-    """Wait for a condition; a loaded machine has a minute."""
-    end = time.monotonic() + 60
-    while not true():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.2)
-    return True
 
 
 # Those who keep it waiting
@@ -271,9 +261,9 @@ def test_an_idle_connection_is_closed_after_its_answer(hasty):
 def test_a_body_that_stalls_is_closed_and_given_back(hasty):
     with hasty.tls() as peer:
         peer.sendall(head("POST", PUSH, signed(hasty.key), size=1000) + b"x" * 900)
-        assert eventually(lambda: hasty.quotas.reserved == 1000)
+        eventually(lambda: hasty.quotas.reserved == 1000)
         assert everything(peer) == b""
-    assert eventually(lambda: hasty.quotas.reserved == 0)
+    eventually(lambda: hasty.quotas.reserved == 0)
     assert hasty.arrived == []
 
 
@@ -301,7 +291,7 @@ def test_client_that_does_not_read_the_answer_is_disconnected(folder):
     limits = ConnectionLimits(stall_seconds=0.5)
     with standing(folder, answer=long, limits=limits) as gate, gate.tls() as peer:
         peer.sendall(head("POST", PUSH, signed(gate.key), size=0))
-        assert eventually(lambda: gate.arrived)
+        eventually(lambda: gate.arrived)
         time.sleep(2)  # nothing is read meanwhile
         assert len(everything(peer)) < 32 << 20
 
@@ -349,7 +339,7 @@ def test_unfinished_bodies_share_the_quota_of_their_key(folder):
             peer.sendall(head("POST", PUSH, signed(gate.key), size=size) + b"x" * 1000)
         answers = [everything(peer) for peer in peers]
         assert [status(answer) for answer in answers if answer] == [503] * 17
-        assert eventually(lambda: quotas.reserved == 0)
+        eventually(lambda: quotas.reserved == 0)
         assert gate.arrived == []
         assert gate.ask(content=b"x" * size).status_code == 200
 

@@ -7,20 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from gates import PUSH, enrol, head, signed, standing
+from gates import PUSH, enrol, eventually, head, signed, standing
 
 from mfairfl.deployment.gate import Signals
 from mfairfl.deployment.keys import add_revocation, make_key, read_public_key
 
 PULL = "/v1/fleet/pull-messages"
 LONG = 25.0  # seconds: the tests end it before
-
-
-def eventually(holds):
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 class SuperLink:
@@ -86,7 +79,7 @@ def test_when_patience_ends_the_answer_is_that_there_is_none(tmp_path, hold, ask
     with waiting(tmp_path, hold=hold) as (gate, _, ask):
         reply = ask().result()
         assert (reply.status_code, reply.content) == (200, b"")
-        eventually(lambda: gate.room.waiting == 0)
+        eventually(lambda: not gate.room.waiting)
     assert len(gate.arrived) == asked
 
 
@@ -95,7 +88,7 @@ def test_abandoned_request_gets_no_message_and_frees_its_place(tmp_path):
         with gate.tls() as peer:
             peer.sendall(head("POST", PULL, signed(gate.key), size=0))
             eventually(lambda: gate.room.waiting and gate.arrived)
-        eventually(lambda: gate.room.waiting == 0)
+        eventually(lambda: not gate.room.waiting)
         superlink.messages.append(b"a message")
         gate.room.signals.announce_messages()
         assert ask().result().content == b"a message"
@@ -117,11 +110,11 @@ def test_each_key_has_one_place(tmp_path):
     with waiting(tmp_path, places=2) as (gate, superlink, ask):
         enrol(tmp_path, gate.key, tmp_path / "other")
         first = ask()
-        eventually(lambda: gate.room.waiting == 1)
+        eventually(lambda: len(gate.room.waiting) == 1)
         assert ask().result().content == b""  # a second question of the same key
         eventually(lambda: gate.ask(key=tmp_path / "other").status_code == 200)  # it is enrolled
         second = ask(key=tmp_path / "other")
-        eventually(lambda: gate.room.waiting == 2)
+        eventually(lambda: len(gate.room.waiting) == 2)
         superlink.messages += [b"a message", b"a message"]
         gate.room.signals.announce_messages()
         assert {first.result().content, second.result().content} == {b"a message"}

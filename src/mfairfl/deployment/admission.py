@@ -13,7 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -106,6 +106,7 @@ class _KeyUse:
     since: float = 0.0
 
 
+@dataclass(slots=True, kw_only=True)
 class Quotas:
     """Bounds the bodies in memory, here and in the SuperLink, until each request is answered.
 
@@ -130,18 +131,14 @@ class Quotas:
     0
     """
 
-    def __init__(
-        self,
-        *,
-        total: int = 64 << 20,
-        each: int = 16 << 20,
-        requests: int = 16,
-        allowance: int = 256 << 20,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._total, self._each, self._requests = total, each, requests
-        self._allowance, self._clock = allowance, clock
-        self._uses: defaultdict[str, _KeyUse] = defaultdict(_KeyUse)
+    total: int = 64 << 20
+    each: int = 16 << 20
+    requests: int = 16
+    allowance: int = 256 << 20
+    clock: Callable[[], float] = time.monotonic
+    _uses: defaultdict[str, _KeyUse] = field(
+        default_factory=lambda: defaultdict(_KeyUse), init=False
+    )
 
     @property
     def reserved(self) -> int:
@@ -152,14 +149,14 @@ class Quotas:
     def reserve(self, key: str, size: int) -> Iterator[None]:
         """Reserve room for a body; 503 if there is none, which a SuperNode takes as `later`."""
         use = self._uses[key]
-        if self._clock() - use.since >= _PERIOD:
-            use.sent, use.since = 0, self._clock()
-        if use.requests >= self._requests or use.size + size > self._each:
+        if self.clock() - use.since >= _PERIOD:
+            use.sent, use.since = 0, self.clock()
+        if use.requests >= self.requests or use.size + size > self.each:
             raise Refused(503, b"this key has too much under way")
-        if use.sent + size > self._allowance:
+        if use.sent + size > self.allowance:
             why = b"this key has sent its allowance; see allowance in federation.toml"
             raise Refused(503, why)
-        if self.reserved + size > self._total:
+        if self.reserved + size > self.total:
             raise Refused(503, b"too many bodies at once")
         use.requests += 1
         use.size += size

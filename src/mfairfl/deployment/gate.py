@@ -22,7 +22,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 import h11
@@ -120,8 +120,8 @@ class Gate:
                     return False
                 raw = [(key.lower(), value) for key, value in reply.headers.raw]
                 skipped = _HOP_BY_HOP - {b"content-length"}
-                kept = [pair for pair in raw if pair[0] not in skipped]
-                await send(h11.Response(status_code=reply.status_code, headers=kept))
+                passed = [pair for pair in raw if pair[0] not in skipped]
+                await send(h11.Response(status_code=reply.status_code, headers=passed))
                 started = True
                 async for piece in reply.aiter_raw():
                     await send(h11.Data(data=piece))
@@ -189,6 +189,7 @@ class Signals:
             return b""
 
 
+@dataclass(slots=True)
 class WaitingRoom:
     """Holds requests until the server app signals that there are messages.
 
@@ -200,29 +201,30 @@ class WaitingRoom:
         How long a request is held; 0 for not at all.
     places : int
         Requests held at once, one for each key; others are answered as if there were no room.
+
+    Attributes
+    ----------
+    waiting : set of str
+        The keys whose requests are held now.
     """
 
-    def __init__(self, signals: Signals, *, seconds: float, places: int = 128) -> None:
-        self.signals = signals
-        self._seconds, self._places = seconds, places
-        self._inside: set[str] = set()
-
-    @property
-    def waiting(self) -> int:
-        """Requests that are held now."""
-        return len(self._inside)
+    signals: Signals
+    _: KW_ONLY
+    seconds: float
+    places: int = 128
+    waiting: set[str] = field(default_factory=set, init=False)
 
     @contextlib.contextmanager
     def place(self, key: str) -> Iterator[float]:
         """Take a place; return the seconds for which it may be held, 0 if there is none."""
-        if key in self._inside or len(self._inside) >= self._places:
+        if key in self.waiting or len(self.waiting) >= self.places:
             yield 0.0
             return
-        self._inside.add(key)
+        self.waiting.add(key)
         try:
-            yield self._seconds
+            yield self.seconds
         finally:
-            self._inside.remove(key)
+            self.waiting.remove(key)
 
     async def wait(self, mark: bytes, seconds: float) -> None:
         """Wait until there are messages with another mark, or until the time is up."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 import ssl
 import time
@@ -69,8 +70,8 @@ class Exchange:
         self.path = path.decode("latin-1")
         self.headers = list(request.headers)
         # h11 refuses a large head that arrives in pieces, but not one that arrived at once.
-        held = sum(len(name) + len(value) for name, value in self.headers)
-        if held + len(request.target) > limits.head_bytes:
+        head_bytes = sum(len(name) + len(value) for name, value in self.headers)
+        if head_bytes + len(request.target) > limits.head_bytes:
             raise Refused(431, b"the head is too large")
         if self.only(b"upgrade") is not None:
             raise Refused(400, b"no upgrades")
@@ -121,13 +122,10 @@ class Listener:
         """Close the connection that has kept us waiting longest, if there are too many."""
         if len(self._open) < self._limits.connections:
             return True
-        awaited = {
-            t: c.awaited_since for t, c in self._open.items() if c.awaited_since is not None
-        }
-        if not awaited:
+        longest = min(self._open, key=lambda task: self._open[task].awaited_since)
+        if self._open[longest].awaited_since == math.inf:
             return False
-        longest = min(awaited, key=awaited.__getitem__)
-        self._open[longest].awaited_since = None  # it is closed once
+        self._open[longest].awaited_since = math.inf  # it is closed once
         longest.cancel()
         return True
 
@@ -140,14 +138,14 @@ class Listener:
 class Connection:
     """One connection: its requests, one after the other.
 
-    `awaited_since` is when we began to wait for a request, None while one is here.
+    `awaited_since` is when we began to wait for a request; infinite while one is here.
     """
 
     def __init__(self, peer: socket.socket, tls: ssl.SSLContext, limits: ConnectionLimits) -> None:
         self._peer, self._tls, self.limits = peer, tls, limits
         self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
         self._answer_began, self._answered = 0.0, 0
-        self.awaited_since: float | None = time.monotonic()
+        self.awaited_since = time.monotonic()
 
     async def run(self, handler: Handler) -> None:
         """Serve requests until the peer leaves, is refused, or makes us wait too long."""
@@ -235,7 +233,7 @@ class Connection:
             async with asyncio.timeout_at(self._due(began, len(received))):
                 event = await self._event()
             if not isinstance(event, h11.Data):
-                self.awaited_since = None
+                self.awaited_since = math.inf
                 return bytes(received)
             received += event.data
 

@@ -270,10 +270,10 @@ def write_federation(
         make_certificates(folder / "certificates", [])
     gate, behind, *ports = processes.free_ports(2 + len(files))
     for (name, csv), port in zip(sorted(files.items()), ports, strict=True):
-        own = folder / "silos" / name
-        own.mkdir(parents=True, exist_ok=True)
-        if not (own / "key").exists():
-            make_key(own / "key")
+        silo_folder = folder / "silos" / name
+        silo_folder.mkdir(parents=True, exist_ok=True)
+        if not (silo_folder / "key").exists():
+            make_key(silo_folder / "key")
         settings = {
             "name": name,
             "csv": str(csv.resolve()),
@@ -283,9 +283,9 @@ def write_federation(
             "ca": "../../certificates/ca.crt",
             "key": "key",
         }
-        (own / "silo.toml").write_text(tomli_w.dumps(settings | silo), encoding="utf-8")
-        if not (own / POLICY).exists():
-            (own / POLICY).write_text(policy_text(policy), encoding="utf-8")
+        (silo_folder / "silo.toml").write_text(tomli_w.dumps(settings | silo), encoding="utf-8")
+        if not (silo_folder / POLICY).exists():
+            (silo_folder / POLICY).write_text(policy_text(policy), encoding="utf-8")
     values = {
         **federation,
         "out": str(out.resolve()),
