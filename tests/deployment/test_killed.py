@@ -28,6 +28,8 @@ from mfairfl.deployment.process_groups import descendants, is_alive
 PRIVATE = ("state", "state/flwr", "state/logs", "silos/east/state", "")
 CLI = "import sys; from mfairfl.cli import main; sys.exit(main())"
 
+pytestmark = pytest.mark.deployment
+
 
 def wait_for(condition, process, log):
     end = time.monotonic() + 300

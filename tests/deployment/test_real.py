@@ -27,6 +27,8 @@ from mfairfl.report.audit_document import build_audit
 from mfairfl.runs.config import make_config
 from mfairfl.runs.record import RunRecord
 
+pytestmark = pytest.mark.deployment
+
 
 def test_a_deployment_ends_in_the_embedded_engine_s_bytes_and_leaves_nothing(tmp_path):
     files = write_files(tmp_path)
