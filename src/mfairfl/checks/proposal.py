@@ -136,21 +136,17 @@ def _without(columns: Collection[str], messages: Sequence[str]) -> list[str]:
 def _settled(table: Table, useless: Collection[str]) -> dict[str, Any]:
     """Return the parts of a task that the table decides, without the useless columns."""
     task = table.task
-    numeric, categorical = (
-        tuple(name for name in names or () if name not in useless)
-        for names in (task.numeric, task.categorical)
-    )
-    if not numeric and not categorical:
+    features = {
+        role: tuple(name for name in getattr(task, role) or () if name not in useless)
+        for role in ("numeric", "categorical")
+    }
+    if not any(features.values()):
         raise DataError(
             f"{table.name}: no feature is left: every other column names rows, never changes or "
             f"repeats another ({', '.join(useless)})"
         )
-    return {
-        "numeric": numeric,
-        "categorical": categorical,
-        "unfavourable": task.unfavourable,
-        "columns": {name: rules for name, rules in task.columns.items() if name not in useless},
-    }
+    rules = {name: rules for name, rules in task.columns.items() if name not in useless}
+    return {**features, "unfavourable": task.unfavourable, "columns": rules}
 
 
 def _bins_of(column: Column) -> tuple[Bin, ...]:
