@@ -22,11 +22,11 @@ from mfairfl.cli.flags import (
     run_flags,
     run_option,
 )
+from mfairfl.cli.progress import JournalProgress, stoppable, terminable
 from mfairfl.cli.show import print_json, print_table, print_text, say, terminal
 from mfairfl.errors import ConfigError, require_extra, unknown
 
 if TYPE_CHECKING:
-    from mfairfl.cli.progress import JournalProgress
     from mfairfl.silo.ledger import LedgerLine
 
 app = typer.Typer(
@@ -112,8 +112,6 @@ def silo_files(pairs: Sequence[str]) -> dict[str, Path]:
 @contextmanager
 def journal_progress(*, quiet: bool) -> Iterator[JournalProgress]:
     """Show how far a run is that can be stopped and resumed."""
-    from mfairfl.cli.progress import JournalProgress, stoppable  # noqa: PLC0415
-
     with stoppable(), JournalProgress(terminal(stderr=True), quiet=quiet) as progress:
         yield progress
 
@@ -207,7 +205,6 @@ def server(file: Federation) -> None:
     mfairfl deploy server federation.toml
     """
     require_extra("flwr", "flower")
-    from mfairfl.cli.progress import terminable  # noqa: PLC0415
     from mfairfl.deployment.local import servers  # noqa: PLC0415 - loads Flower
     from mfairfl.deployment.process_groups import require_running  # noqa: PLC0415
     from mfairfl.deployment.settings import load_federation  # noqa: PLC0415

@@ -46,7 +46,7 @@ def examples(*lines: str) -> str:
 def command(app: typer.Typer, name: str | None = None) -> Callable[[Command], Command]:
     """Add a command; its docstring is its help, with a text for each parameter, and examples.
 
-    A parameter that Typer is told nothing about is an argument, or a flag if it is keyword-only.
+    A parameter without an annotation for Typer is an argument, or a flag if it is keyword-only.
     """
 
     def add(function: Command) -> Command:
@@ -54,9 +54,7 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Command], Co
         section = dict(zip(sections[::2], sections[1::2], strict=True))
         texts = dict(re.findall(r"^(\w+)\n((?: {4}.+\n?)+)", section.get("Parameters", ""), re.M))
         parameters = signature(function, eval_str=True).parameters.values()
-        described = [
-            _described(one, " ".join(texts.get(one.name, "").split())) for one in parameters
-        ]
+        described = [_described(item, texts.get(item.name, "")) for item in parameters]
         function.__signature__ = Signature(described)  # type: ignore[attr-defined] # read by Typer
         epilog = examples(*section["Examples"].splitlines())
         return app.command(name, help=text, epilog=epilog)(function)
@@ -73,7 +71,7 @@ def _described(parameter: Parameter, text: str) -> Parameter:
         switch = [f"--{parameter.name.replace('_', '-')}"] * (kind is bool)  # without a --no-...
         info = typer.Option(*switch)
     info = copy(info)
-    info.help = text or info.help
+    info.help = " ".join(text.split()) or info.help
     return parameter.replace(annotation=Annotated[kind, info])
 
 

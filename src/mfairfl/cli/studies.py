@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mfairfl.cli.flags import ConfigFile, Json, configuration, default_folder, run_flags
+from mfairfl.cli.progress import ManyRuns, TrialProgress, stoppable
 from mfairfl.cli.show import print_json, print_table, print_text, say, terminal
 from mfairfl.errors import ConfigError, require_extra
 from mfairfl.runs.options import OPTIONS, comma_list, toml_value
@@ -90,8 +91,6 @@ def _carry_out(file: Path, seeds: int | None, out: Path | None, *, as_json: bool
     from mfairfl.experiments.study import load_study  # noqa: PLC0415
 
     load_study(file)  # refused, if it must be, before PyTorch is loaded
-    from mfairfl.cli.progress import ManyRuns, stoppable  # noqa: PLC0415
-
     with stoppable(), ManyRuns(terminal(stderr=True)) as watcher:
         watcher.loading(file.stem, checked=True)
         from mfairfl.experiments.study_run import compare  # noqa: PLC0415 - takes seconds
@@ -147,8 +146,6 @@ def reproduce(
     names = () if tuning else experiment_names(what)
     if quick:
         seeds, protocol = seeds or 1, protocol or ["10x20"]
-    from mfairfl.cli.progress import ManyRuns, stoppable  # noqa: PLC0415
-
     with stoppable(), ManyRuns(terminal(stderr=True)) as watcher:
         watcher.loading(", ".join(names) or "tuning")
         from mfairfl.experiments.search.halving import make_lock  # noqa: PLC0415 - takes seconds
@@ -220,8 +217,6 @@ def tune(
     """
     require_extra("optuna", "tune")
     config = configuration(file, flags)
-    from mfairfl.cli.progress import TrialProgress, stoppable  # noqa: PLC0415
-
     name = default_folder(config).name if study is None else study
     folder = Path("runs") / f"tune-{name}" if out is None else out
     with stoppable(), TrialProgress(terminal(stderr=True), trials, quiet=json) as watcher:

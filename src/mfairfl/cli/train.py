@@ -14,6 +14,7 @@ from mfairfl.cli.flags import (
     run_flags,
     run_option,
 )
+from mfairfl.cli.progress import RoundProgress, stoppable
 from mfairfl.cli.show import say, terminal
 from mfairfl.errors import ConfigError
 
@@ -58,7 +59,6 @@ def train(
         raise ConfigError(f"{file} and --config {config}: give one of them")
     settings = configuration(file or config, flags)
     folder = default_folder(settings) if out is None else out
-    from mfairfl.cli.progress import RoundProgress, stoppable  # noqa: PLC0415
     from mfairfl.runs.directory import RunDirectory  # noqa: PLC0415 - loads PyTorch
     from mfairfl.runs.execute import RunRequest, run_requests  # noqa: PLC0415
     from mfairfl.runs.silo_runs import run_under_policy  # noqa: PLC0415

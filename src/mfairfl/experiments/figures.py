@@ -43,9 +43,6 @@ DPI = 160
 Frontiers = Mapping[str, tuple[ArrayLike, ArrayLike]]
 """For a data set, violations (rising) and the best accuracy any classifier has at them."""
 
-# Means that differ by more than this factor are drawn on a logarithmic axis.
-_DECADE = 10.0
-
 _POOLED_MARKERS = ("<", ">", "p")
 _FILLS = (1.0, 0.0, 0.4)  # how much of the colour a mark is filled with
 _HATCHES = ("", "////", "....", "xxxx", "----", "\\\\\\\\", "oo")
@@ -196,7 +193,10 @@ def plot_pareto(
     chosen = (frame["split"] == split) & (frame["protocol"] == protocol)
     chosen &= frame["notion"].isin([notion, ""]) & (frame["strategy"] != "constant")
     runs = frame[chosen]
-    logarithmic = _spreads(runs, violation)
+    # A linear axis would crowd violations that differ by an order of magnitude.
+    means = runs.groupby(["data", "strategy"])[violation].mean().groupby(level="data")
+    low, high = means.min(), means.max()
+    logarithmic = bool((low > 0).all() and (high > 10 * low).any())
     figure = Figure(figsize=(max(6.5, 1 + 3.6 * len(data)), 4.8), layout="constrained", dpi=DPI)
     panels = figure.subplots(1, len(data), squeeze=False)[0]
     styles = method_styles(frame["strategy"], reference, pooled)
@@ -218,13 +218,6 @@ def plot_pareto(
 
 def _label(name: str, pooled: Sequence[str]) -> str:
     return f"{name} {POOLED}" if name in pooled else name
-
-
-def _spreads(runs: pd.DataFrame, violation: str) -> bool:
-    """Return whether the violations differ so much that a linear axis would crowd them."""
-    means = runs.groupby(["data", "strategy"])[violation].mean().groupby(level="data")
-    low, high = means.min(), means.max()
-    return bool((low > 0).all() and (high > _DECADE * low).any())
 
 
 def _plot_points(

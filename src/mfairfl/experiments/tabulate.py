@@ -140,9 +140,6 @@ def _compared(
     return {"mark": mark, **asdict(tests)}
 
 
-Floats = NDArray[np.float64]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paired:
     """A reference method against another one, both measured on the same rows, seed by seed.
@@ -187,7 +184,9 @@ def paired(reference: ArrayLike, other: ArrayLike) -> Paired | None:
     first, second = (np.asarray(values, dtype=np.float64) for values in (reference, other))
     if len(first) < 2:
         return None
-    d = _differences(first, second)
+    scale = max(np.abs(first).max(), np.abs(second).max())
+    # What is only rounding is dropped: ties stay ties, and equal values differ by zero.
+    d = np.round((first - second) / (scale or 1.0), 12) * scale
     mean, spread = float(d.mean()), float(d.std(ddof=1))
     if np.ptp(d) == 0:
         same = d[0] == 0
@@ -198,16 +197,7 @@ def paired(reference: ArrayLike, other: ArrayLike) -> Paired | None:
     return Paired(pairs=len(d), difference=mean, t_p=t_p, wilcoxon_p=rank_p, effect=effect)
 
 
-def _differences(first: Floats, second: Floats) -> Floats:
-    """Subtract, and drop what is only rounding: ties stay ties, equal values differ by zero."""
-    scale = max(np.abs(first).max(), np.abs(second).max())
-    if scale == 0:
-        return np.zeros_like(first)
-    differences: Floats = np.round((first - second) / scale, 12) * scale
-    return differences
-
-
-def _signed_rank(d: Floats) -> float:
+def _signed_rank(d: NDArray[np.float64]) -> float:
     """Return Wilcoxon's exact two-sided p-value, zeros left out.
 
     scipy's exact test does not allow ties, and its permutations take 2ⁿ calls. The distribution of

@@ -123,8 +123,12 @@ def halve(
     for number, rung in enumerate(rungs):
         for subject in tuned:
             subject.settings = subject.settings[: rung.settings]
-        places = [(one, setting) for one in tuned for setting in one.settings]
-        configs = [_config(one.trial, s, fold, rung) for one, s in places for fold in rung.folds]
+        configs = [
+            _config(subject.trial, setting, fold, rung)
+            for subject in tuned
+            for setting in subject.settings
+            for fold in rung.folds
+        ]
         records = iter(run(configs))
         for subject in tuned:
             scores = []
@@ -212,13 +216,16 @@ def write_lock(tuned: Sequence[Subject], title: str) -> str:
 
 
 def make_lock(
-    study: Study | str | Path | Mapping[str, Any],
+    file: Path,
     out: Path,
     *,
     watcher: StudyWatcher | None = None,
 ) -> None:
-    """Choose hyper-parameters for every method of a study: lock.toml and tuning.csv in `out`."""
-    read = study if isinstance(study, Study) else load_study(study)
+    """Choose hyper-parameters for every method of a study file; write them and all trials.
+
+    `out` then holds lock.toml and tuning.csv.
+    """
+    study = load_study(file)
 
     def run(configs: Sequence[Config]) -> list[RunRecord]:
         names = [run_name(("tuning", c.data.name or "own", c.strategy.name), c) for c in configs]
@@ -227,10 +234,10 @@ def make_lock(
             watcher.begin("tuning", planned_runs(work))
         return run_many(work, progress=None if watcher is None else watcher.on_round)
 
-    tuned = subjects(read, RUNGS[0].settings)
+    tuned = subjects(study, RUNGS[0].settings)
     halve(tuned, run)
     rows = pd.DataFrame([row for subject in tuned for row in subject.rows])
     text = rows.to_csv(index=False, lineterminator="\n", float_format="%.6g")
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "tuning.csv", text.encode())
-    write_atomically(out / "lock.toml", write_lock(tuned, read.title).encode())
+    write_atomically(out / "lock.toml", write_lock(tuned, study.title).encode())
