@@ -120,7 +120,7 @@ def _shown(table: MetricTable, goal: Sequence[str]) -> list[str]:
     names = list(_OVERALL)
     for name, measure in table.overall.items():
         notion, _, kind = name.rpartition("_")
-        # A notion of one's own may not be registered here: its floor is recorded all the same.
+        # A custom notion may not be registered here; its floor is recorded anyway.
         with_floor = measure.noise_floor is not None or has_noise_floor(name)
         if kind != "violation" or not (with_floor or name in goal):
             continue

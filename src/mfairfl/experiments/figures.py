@@ -312,7 +312,7 @@ def plot_client_bars(clients: pd.DataFrame) -> Figure:
     """Draw one panel per data set, the methods' bars side by side for each client.
 
     Lines on bars are standard deviations over seeds. The axis starts above 0, and its label says
-    so: from 0 on, what tells methods apart would be too small to see.
+    so: from 0, the differences between methods would be too small to see.
 
     Parameters
     ----------

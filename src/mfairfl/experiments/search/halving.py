@@ -171,7 +171,7 @@ def _config(trial: Trial, setting: Setting, fold: int, rung: Rung) -> Config:
 
 def _score(trial: Trial, records: Sequence[RunRecord]) -> Scored:
     """Return means over folds; the violation is the notion's, or the spread of the clients."""
-    # Nothing must be small for a method that protects nobody.
+    # A method without a protected party has nothing to keep small.
     protects = trial.config.strategy.create().card.protects != "nothing"
     metric = spaces.default_metrics(trial.config)[0] if protects else None
     tests = [record.table("test") for record in records]

@@ -27,7 +27,7 @@ from mfairfl.experiments.search.space import Search, applied
 from mfairfl.files import toml_text, write_atomically
 from mfairfl.runs.config import Config, make_config
 
-FLOOR_FACTOR = 1.3  # a violation this close to its noise floor cannot be told from chance
+FLOOR_FACTOR = 1.3  # a violation this close to its noise floor may be due to chance
 USEFUL = 0.01  # accuracy a model must gain on the constant classifier to be of use
 
 
