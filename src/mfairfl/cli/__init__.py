@@ -23,10 +23,9 @@ from mfairfl.cli.data import app as data_app
 from mfairfl.cli.deploy import app as deploy_app
 from mfairfl.cli.explain import explain, strategies
 from mfairfl.cli.flags import command
-from mfairfl.cli.predict import predict
 from mfairfl.cli.show import INTERRUPTED, say
 from mfairfl.cli.studies import compare, reproduce, tune
-from mfairfl.cli.train import train
+from mfairfl.cli.train import predict, train
 from mfairfl.errors import MfairflError
 
 __all__ = ["app", "main"]
