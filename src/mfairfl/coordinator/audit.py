@@ -109,10 +109,11 @@ def gather_counts(
     silos = Participants(transport, sorted(names), minimum)
     subject = terms.subject
     if isinstance(subject, SentModel):
-        question = AuditQuestion.about(subject, subject.attributes, ScoreGrid())
+        question = AuditQuestion(model=subject, attributes=subject.attributes, grid=ScoreGrid())
     else:
         grid = None if subject.score is None else terms.grid
-        question = AuditQuestion.about(subject, _agreed_groups(silos, subject), grid)
+        groups = _agreed_groups(silos, subject)
+        question = AuditQuestion(columns=subject, attributes=groups, grid=grid)
     answers = silos.ask(
         pack(question),
         lambda name, reply: read_audit(reply, name, question, most_rows=terms.most_rows),

@@ -151,7 +151,7 @@ def enrol(
         lambda name, reply: read_counts(reply, cells, answers[name]),
     )
     counts: dict[Split, dict[str, np.ndarray]] = {
-        part: {name: answer.counts()[part] for name, answer in counted.items()} for part in SPLITS
+        part: {name: tables[part] for name, (tables, _) in counted.items()} for part in SPLITS
     }
     labels = np.sum([rows.sum(axis=0) for rows in counts["train"].values()], axis=0)
     if (labels == 0).any():
@@ -168,7 +168,7 @@ def enrol(
         counts=counts,
         sha256={name: answers[name].sha256 for name in counted},
         refused=clients.refused,
-        disclosure={name: answer.disclosure() for name, answer in counted.items()},
+        disclosure={name: disclosed for name, (_, disclosed) in counted.items()},
         notes=_lines(*agreement.notes, *_unrecorded(task, counts)),
         warnings=_lines(
             *_dominant(counts),

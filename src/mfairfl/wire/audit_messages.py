@@ -26,7 +26,7 @@ from mfairfl.fairness.cells import Cells
 from mfairfl.strict_json import JsonLimits
 from mfairfl.wire.enrolment_messages import ModelTerms
 from mfairfl.wire.packing import Form, Message, Packet, RowChange, Sha256, UpTo, unpack
-from mfairfl.wire.run_messages import MOST_MODELS, ScoreArrays, SentThresholds
+from mfairfl.wire.run_messages import COUNTED, MOST_MODELS, ScoreArrays, SentThresholds
 
 _LARGEST_LOSS = 40.0  # of a row: a probability of 0 that fails loses 36
 
@@ -67,13 +67,13 @@ def read_groups(packet: Packet, columns: Sequence[str]) -> dict[str, tuple[str, 
     groups = unpack(GroupsAnswer, packet).groups
     if set(groups) != set(columns):
         raise MessageError("it names groups of other columns than it was asked for")
-    for column in columns:
-        for group in groups[column]:
+    for column, names in groups.items():
+        for group in names:
             if group != canonical_text(group) or group == MISSING or not group.isprintable():
                 raise MessageError(f"a group {group[:60]!r} of '{column}' cannot be one")
-        if len(set(groups[column])) < len(groups[column]):
+        if len(set(names)) < len(names):
             raise MessageError(f"it names a group of '{column}' twice")
-    return {column: groups[column] for column in columns}
+    return groups
 
 
 # ------------------------------------------------------------------ the question for counts
@@ -169,15 +169,6 @@ class AuditQuestion(Message):
     attributes: Annotated[tuple[Attribute, ...], Field(min_length=1)]
     grid: ScoreGrid | None
 
-    @classmethod
-    def about(
-        cls, subject: AuditSubject, attributes: tuple[Attribute, ...], grid: ScoreGrid | None
-    ) -> Self:
-        """Return the question for counts of a subject's decisions."""
-        if isinstance(subject, SentModel):
-            return cls(model=subject, attributes=attributes, grid=grid)
-        return cls(columns=subject, attributes=attributes, grid=grid)
-
     @property
     def subject(self) -> AuditSubject:
         """Whose decisions are counted."""
@@ -200,7 +191,11 @@ def unpack_audit(packet: Packet) -> AuditQuestion:
         if (attributes, question.grid) != (subject.attributes, ScoreGrid()):
             raise MessageError("the groups and the grid are not those of the model")
     else:
-        _check_groups(attributes, subject)
+        if tuple(a.name for a in attributes) != subject.sensitive:
+            raise MessageError("the groups are not those of the sensitive columns")
+        for a in attributes:
+            if a.groups[-1:] != (MISSING,) or len(set(a.groups)) < a.size:
+                raise MessageError(f"the groups of '{a.name}' do not end with '?', or repeat")
         if (question.grid is None) != (subject.score is None):
             raise MessageError("a range of scores and a column of scores belong together")
     if question.cells > MOST_CELLS:
@@ -208,14 +203,6 @@ def unpack_audit(packet: Packet) -> AuditQuestion:
             f"{question.cells:,} combinations of groups; at most {MOST_CELLS:,} are counted"
         )
     return question
-
-
-def _check_groups(attributes: Sequence[Attribute], columns: PredictionColumns) -> None:
-    if tuple(a.name for a in attributes) != columns.sensitive:
-        raise MessageError("the groups are not those of the sensitive columns")
-    for attribute in attributes:
-        if attribute.groups[-1:] != (MISSING,) or len(set(attribute.groups)) < attribute.size:
-            raise MessageError(f"the groups of '{attribute.name}' do not end with '?', or repeat")
 
 
 # ------------------------------------------------------------------ counts
@@ -239,12 +226,11 @@ class SiloFacts(StrictModel):
     left_out: dict[_Reason, _Rows]
 
 
-_COUNTED = RowChange(entries=1, most=1)
-_Scored = Annotated[np.ndarray, Form(np.int64, ("cells", 3, "bins"), low=0, high=MOST_ROWS)]
+_Scored = Annotated[np.ndarray, Form.whole("cells", 3, "bins")]
 
 
 class AuditAnswer(Message):
-    """A silo's counts without what is below its floor, and facts about them.
+    """One client's counts without what is below its floor, and facts about them.
 
     Parameters
     ----------
@@ -256,16 +242,10 @@ class AuditAnswer(Message):
     limits = JsonLimits(characters=4096, values=64)
 
     facts: Annotated[SiloFacts, RowChange()]
-    decided: Annotated[
-        np.ndarray, Form(np.int64, ("cells", 3, 2), low=0, high=MOST_ROWS), _COUNTED
-    ]
-    hidden: Annotated[
-        np.ndarray, Form(np.int64, ("cells", 3), low=0, high=1), RowChange(entries=0)
-    ]
-    withheld: Annotated[
-        np.ndarray, Form(np.int64, (1,), low=0, high=MOST_ROWS), RowChange(entries=0)
-    ]
-    scored: Annotated[_Scored | None, _COUNTED] = None
+    decided: Annotated[np.ndarray, Form.whole("cells", 3, 2), COUNTED]
+    hidden: Annotated[np.ndarray, Form.whole("cells", 3, most=1), RowChange(entries=0)]
+    withheld: Annotated[np.ndarray, Form.whole(1), RowChange(entries=0)]
+    scored: Annotated[_Scored | None, COUNTED] = None
     scores: ScoreArrays | None = None
 
     @classmethod
@@ -278,22 +258,6 @@ class AuditAnswer(Message):
             withheld=counts.withheld,
             scored=None if counts.scored is None else counts.scored[0],
             scores=None if counts.sums is None else ScoreArrays.of(counts.sums[0]),
-        )
-
-    def counts(self, name: str, question: AuditQuestion) -> AuditCounts:
-        """Return the counts of a client of this name; those that contradict are refused."""
-        sums = None if self.scores is None else self.scores.score_sums()
-        if sums is not None and (sums.losses > _LARGEST_LOSS * sums.counts).any():
-            raise MessageError(f"its mean loss is above {_LARGEST_LOSS:g}")
-        return AuditCounts(
-            decided=self.decided[None],
-            clients=(name,),
-            attributes=question.attributes,
-            grid=question.grid,
-            scored=None if self.scored is None else self.scored[None],
-            sums=None if sums is None else (sums,),
-            hidden=self.hidden[None].astype(bool),
-            withheld=self.withheld,
         )
 
 
@@ -316,22 +280,30 @@ def read_audit(
         raise MessageError("it does not count scores exactly if it was asked to")
     if (answer.scores is None) != (grid is None or not grid.probabilities):
         raise MessageError("it does not add up probabilities exactly if it was asked to")
-    _check_size(answer, MOST_ROWS if most_rows is None else min(most_rows, MOST_ROWS))
-    try:
-        counts = answer.counts(name, question)
-    except MfairflError as error:
-        raise MessageError(str(error)) from None
-    _check_floor(counts, answer.facts.floor)
-    return counts, answer.facts
-
-
-def _check_size(answer: AuditAnswer, most: int) -> None:
-    """Refuse counts of more rows than there can be."""
     # A sum of huge counts may come out right as an integer: it is looked at as a float.
+    most = MOST_ROWS if most_rows is None else min(most_rows, MOST_ROWS)
     if answer.decided.sum(dtype=float) + float(answer.withheld[0]) > most:
         raise MessageError(f"it claims more than {most:,} rows")
     if answer.scored is not None and answer.scored.sum(dtype=float) > most:
         raise MessageError(f"it claims scores of more than {most:,} rows")
+    try:
+        sums = None if answer.scores is None else answer.scores.score_sums()
+        counts = AuditCounts(
+            decided=answer.decided[None],
+            clients=(name,),
+            attributes=question.attributes,
+            grid=grid,
+            scored=None if answer.scored is None else answer.scored[None],
+            sums=None if sums is None else (sums,),
+            hidden=answer.hidden[None].astype(bool),
+            withheld=answer.withheld,
+        )
+    except MfairflError as error:
+        raise MessageError(str(error)) from None
+    if sums is not None and (sums.losses > _LARGEST_LOSS * sums.counts).any():
+        raise MessageError(f"its mean loss is above {_LARGEST_LOSS:g}")
+    _check_floor(counts, answer.facts.floor)
+    return counts, answer.facts
 
 
 def _check_floor(counts: AuditCounts, floor: int) -> None:

@@ -150,11 +150,6 @@ class SumsAnswer(Message):
     sha256: Annotated[Sha256, RowChange()]
     rows: Annotated[int, Field(strict=True, ge=0, le=MOST_ROWS), RowChange(entries=1, most=1)]
 
-    @property
-    def train_rows(self) -> int | None:
-        """Return the rows to train on; None if no column of numbers shows them."""
-        return next((c.count + c.missing for c in self.train.numeric.values()), None)
-
 
 def read_sums(packet: Packet, task: Task, most_rows: int) -> SumsAnswer:
     """Return a client's sums over the columns of an agreed task.
@@ -167,17 +162,24 @@ def read_sums(packet: Packet, task: Task, most_rows: int) -> SumsAnswer:
     answer = unpack(SumsAnswer, packet)
     if answer.rows > most_rows:
         raise MessageError(f"it counts {answer.rows} rows; its file has {most_rows}")
-    train, others = answer.train, answer.others
-    rows = [_rows(sums, task, answer.rows) for sums in (train, others)]
-    if task.numeric and sum(n for n in rows if n is not None) != answer.rows:
-        raise MessageError(f"its sums are not those of {answer.rows} rows")
-    for column, total in (train + others).numeric.items():
+    for part in (answer.train, answer.others):
+        _check_sums(part, task, answer.rows)
+    if task.numeric:
+        rows = (rows_of(answer.train) or 0) + (rows_of(answer.others) or 0)
+        if rows != answer.rows:
+            raise MessageError(f"its sums are not those of {answer.rows} rows")
+    for column, total in (answer.train + answer.others).numeric.items():
         _check_scale(column, total)
     return answer
 
 
-def _rows(sums: EncoderStatistics, task: Task, most: int) -> int | None:
-    """Return the rows behind sums, if a column of numbers shows them."""
+def rows_of(sums: EncoderStatistics) -> int | None:
+    """Return the rows behind sums; None if no column of numbers shows them."""
+    return next((c.count + c.missing for c in sums.numeric.values()), None)
+
+
+def _check_sums(sums: EncoderStatistics, task: Task, most: int) -> None:
+    """Refuse sums over other columns than agreed, and those that no rows can have."""
     # In the agreed order: it is the order of the encoder's inputs.
     for named, agreed in ((sums.numeric, task.numeric), (sums.categorical, task.categorical)):
         if list(named) != list(agreed or ()):
@@ -187,11 +189,10 @@ def _rows(sums: EncoderStatistics, task: Task, most: int) -> int | None:
                 if odd
                 else "its sums have the agreed columns in another order"
             )
-    counted = {column.count + column.missing for column in sums.numeric.values()}
-    if len(counted) > 1:
-        raise MessageError("its columns have different numbers of rows")
-    rows = next(iter(counted), None)
+    rows = rows_of(sums)
     for name, column in sums.numeric.items():
+        if column.count + column.missing != rows:
+            raise MessageError("its columns have different numbers of rows")
         if not column.possible:
             raise MessageError(f"no numbers have its sums of '{name}'")
         _check_scale(name, column)
@@ -200,7 +201,6 @@ def _rows(sums: EncoderStatistics, task: Task, most: int) -> int | None:
             raise MessageError(f"it counts more rows of '{name}' than it has")
         if odd := [level for level in levels if level != canonical_text(level)]:
             raise MessageError(f"level {odd[0]!r} of '{name}' is not written as values are")
-    return rows
 
 
 def _check_scale(name: str, column: NumericStatistics) -> None:
@@ -245,7 +245,7 @@ class CutsQuestion(SplitQuestion):
         return dict(zip(self.columns, self.cuts, strict=True))
 
 
-_Histogram = Annotated[np.ndarray, Form(np.int64, (UpTo(MOST_CUTS + 1),), low=0, high=MOST_ROWS)]
+_Histogram = Annotated[np.ndarray, Form.whole(UpTo(MOST_CUTS + 1))]
 _Values = Annotated[np.ndarray, Form(np.float64, (UpTo(MOST_CUTS + 1),), finite=False)]
 
 
@@ -271,27 +271,19 @@ def read_histograms(packet: Packet, cuts: Cuts, rows: Mapping[str, int]) -> dict
     answer = unpack(HistogramsAnswer, packet)
     if not len(answer.counts) == len(answer.values) == len(cuts):
         raise MessageError(f"histograms of {len(answer.counts)} columns; expected {len(cuts)}")
-    answered = zip(cuts.items(), answer.counts, answer.values, strict=True)
-    return {
-        column: _histogram(column, given, counts, values, rows[column])
-        for (column, given), counts, values in answered
-    }
-
-
-def _histogram(
-    column: str, cuts: np.ndarray, counts: np.ndarray, values: np.ndarray, rows: int
-) -> Histogram:
-    if not len(counts) == len(values) == len(cuts) + 1:
-        raise MessageError(f"{len(counts)} counts of '{column}'; expected {len(cuts) + 1}")
-    # Each one first: a sum of huge counts may come out right.
-    if (counts > rows).any() or counts.sum() != rows:
-        raise MessageError(f"its counts of '{column}' are not those of {rows} rows")
-    disclosed = ~np.isnan(values)
-    low, high = np.array([-np.inf, *cuts]), np.array([*cuts, np.inf])
-    inside = np.isfinite(values) & (values >= low) & (values < high) & (counts > 0)
-    if (disclosed & ~inside).any():
-        raise MessageError(f"its values of '{column}' do not lie between their cuts")
-    return Histogram(cuts, counts, values)
+    histograms = {}
+    for column, counts, values in zip(cuts, answer.counts, answer.values, strict=True):
+        low, high = np.array([-np.inf, *cuts[column]]), np.array([*cuts[column], np.inf])
+        if not len(counts) == len(values) == len(low):
+            raise MessageError(f"{len(counts)} counts of '{column}'; expected {len(low)}")
+        # Each one first: a sum of huge counts may come out right.
+        if (counts > rows[column]).any() or counts.sum() != rows[column]:
+            raise MessageError(f"its counts of '{column}' are not those of {rows[column]} rows")
+        inside = np.isfinite(values) & (values >= low) & (values < high) & (counts > 0)
+        if (~np.isnan(values) & ~inside).any():
+            raise MessageError(f"its values of '{column}' do not lie between their cuts")
+        histograms[column] = Histogram(cuts[column], counts, values)
+    return histograms
 
 
 # ------------------------------------------------------------------ counts
@@ -306,12 +298,8 @@ class EncodeQuestion(SplitQuestion):
     model: ModelTerms
 
 
-_Counts = Annotated[
-    np.ndarray,
-    Form(np.int64, ("cells", 2), low=0, high=MOST_ROWS),
-    RowChange(entries=1, most=1),
-]
-_Flags = Annotated[np.ndarray, Form(np.int64, ("cells", 2), low=0, high=1)]
+_Counts = Annotated[np.ndarray, Form.whole("cells", 2), RowChange(entries=1, most=1)]
+_Flags = Annotated[np.ndarray, Form.whole("cells", 2, most=1)]
 
 
 class SiloDisclosure(StrictModel):
@@ -357,51 +345,44 @@ class CountsAnswer(Message):
     hidden: Annotated[dict[Split, _Flags], RowChange(entries=0)]
     withheld: Annotated[np.ndarray, Form(np.int64, (len(SPLITS),)), RowChange(entries=0)]
 
-    def counts(self) -> dict[Split, np.ndarray]:
-        """Return the rows of each split."""
-        return {"train": self.train, "validation": self.validation, "test": self.test}
 
-    def disclosure(self) -> SiloDisclosure:
-        """Return what is withheld; what no floor leaves is refused."""
-        if set(self.hidden) != set(SPLITS):
-            raise MessageError("it says of some split only what it withholds")
-        rows = dict(zip(SPLITS, self.withheld.tolist(), strict=True))
-        for part in SPLITS:
-            if not 0 <= rows[part] <= MOST_ROWS or 0 < rows[part] < self.floor:
-                raise MessageError(
-                    f"it withholds {rows[part]} {part} rows; its floor is {self.floor}"
-                )
-            if rows[part] and not self.hidden[part].any():
-                raise MessageError(f"it withholds {part} rows, and says of no group that it does")
-        pairs = {
-            part: tuple((int(c), int(y)) for c, y in np.argwhere(self.hidden[part]))
-            for part in SPLITS
-        }
-        return SiloDisclosure(floor=self.floor, policy=self.policy, hidden=pairs, rows=rows)
+def read_counts(
+    packet: Packet, cells: int, sums: SumsAnswer
+) -> tuple[dict[Split, np.ndarray], SiloDisclosure]:
+    """Return a client's rows per (cell, label) of each split, and what it withholds of them.
 
-
-def read_counts(packet: Packet, cells: int, sums: SumsAnswer) -> CountsAnswer:
-    """Return a client's rows per (cell, label) of each split; they are those of its sums."""
+    They are those of its sums; what no floor leaves is refused.
+    """
     answer = unpack(CountsAnswer, packet, cells=cells)
-    withheld = answer.disclosure()
-    for part, counts in answer.counts().items():
+    if set(answer.hidden) != set(SPLITS):
+        raise MessageError("it says of some split only what it withholds")
+    counts: dict[Split, np.ndarray] = {part: getattr(answer, part) for part in SPLITS}
+    withheld, floor = dict(zip(SPLITS, answer.withheld.tolist(), strict=True)), answer.floor
+    for part, table in counts.items():
+        hidden, rows = answer.hidden[part] == 1, withheld[part]
+        if not 0 <= rows <= MOST_ROWS or 0 < rows < floor:
+            raise MessageError(f"it withholds {rows} {part} rows; its floor is {floor}")
+        if rows and not hidden.any():
+            raise MessageError(f"it withholds {part} rows, and says of no group that it does")
         # Each one first: a sum of huge counts may come out right.
-        if (counts > sums.rows).any():
+        if (table > sums.rows).any():
             raise MessageError(f"its counts of {part} rows are not those of {sums.rows} rows")
-        if counts[answer.hidden[part] == 1].any():
+        if table[hidden].any():
             raise MessageError(f"it counts {part} rows that it withholds")
-        if ((counts > 0) & (counts < answer.floor)).any():
-            raise MessageError(f"it counts fewer than {answer.floor} rows, as it never does")
-    totals = {p: int(counts.sum()) + withheld.rows[p] for p, counts in answer.counts().items()}
+        if ((table > 0) & (table < floor)).any():
+            raise MessageError(f"it counts fewer than {floor} rows, as it never does")
+    totals = {part: int(table.sum()) + withheld[part] for part, table in counts.items()}
     if sum(totals.values()) != sums.rows:
         raise MessageError(f"it counts {sum(totals.values())} rows; its sums had {sums.rows}")
-    if sums.train_rows is not None and totals["train"] != sums.train_rows:
-        raise MessageError(
-            f"it counts {totals['train']} train rows; its sums had {sums.train_rows}"
-        )
+    if (trained := rows_of(sums.train)) not in (None, totals["train"]):
+        raise MessageError(f"it counts {totals['train']} train rows; its sums had {trained}")
     if not answer.train.any() and totals["train"]:
         raise MessageError(
             f"every group and label of its {totals['train']} train rows is withheld: it has too "
-            f"few rows for its own floor of {answer.floor}"
+            f"few rows for its own floor of {floor}"
         )
-    return answer
+    pairs = {
+        part: tuple((int(c), int(y)) for c, y in np.argwhere(answer.hidden[part]))
+        for part in SPLITS
+    }
+    return counts, SiloDisclosure(floor=floor, policy=answer.policy, hidden=pairs, rows=withheld)

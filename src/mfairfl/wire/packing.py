@@ -14,12 +14,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, ValidationError, ValidationInfo
 from pydantic_core import CoreSchema, core_schema
 
+from mfairfl.data.sums import MOST_ROWS
 from mfairfl.data.values import StrictModel
 from mfairfl.errors import ConfigError, DataError, MessageError, first_problem
 from mfairfl.strict_json import JsonLimits, parse_json
@@ -83,6 +84,11 @@ class Form:
     high: float | None = None
     finite: bool = True
     stack: int = 0
+
+    @classmethod
+    def whole(cls, *shape: int | str | UpTo, most: int = MOST_ROWS) -> Self:
+        """Return the form of counts from 0 to `most`."""
+        return cls(np.int64, shape, low=0, high=most)
 
     def fits(self, array: np.ndarray, sizes: Mapping[str, int]) -> bool:
         """Return whether type and shape are as declared; no number is looked at."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import Field, PlainSerializer, PlainValidator
+from pydantic import Field, PlainSerializer, PlainValidator, model_validator
 
 from mfairfl.data import Split
 from mfairfl.data.sums import MOST_ROWS
@@ -43,12 +43,10 @@ class Shape:
     cells: int
 
 
-def _thresholds(value: Any) -> Thresholds:
-    return value if isinstance(value, Thresholds) else Thresholds.from_json(value)
-
-
 SentThresholds = Annotated[
-    Thresholds, PlainValidator(_thresholds), PlainSerializer(Thresholds.to_json)
+    Thresholds,
+    PlainValidator(lambda v: v if isinstance(v, Thresholds) else Thresholds.from_json(v)),
+    PlainSerializer(Thresholds.to_json),
 ]
 """A rule of thresholds; plain values in a text."""
 
@@ -76,12 +74,12 @@ class _ModelQuestion(Message):
     shares: _Shares | None = None
     slot: str | None = None
 
-    def checked_shares(self) -> np.ndarray | None:
-        """Return the shares, which must be those of the first model's members."""
+    @model_validator(mode="after")
+    def _check_shares(self) -> Self:
         members = len(np.atleast_2d(self.model[0]))
         if self.shares is not None and len(self.shares) != members:
             raise MessageError(f"{len(self.shares)} shares of {members} models")
-        return self.shares
+        return self
 
 
 class MeasureQuestion(_ModelQuestion):
@@ -124,60 +122,43 @@ class TrainQuestion(Message):
         """Return what a client is asked; jobs of others are refused."""
         if odd := self.linear.keys() - {str(i) for i in range(len(self.jobs))}:
             raise MessageError(f"the array 'linear/{min(odd)}' was not asked for")
-        jobs = []
-        for i, job in enumerate(self.jobs):
-            if job.client != client:
-                raise MessageError(f"a job for '{job.client}' reached '{client}'")
-            plan = replace(job.plan, linear=self.linear.get(str(i)))
-            jobs.append(replace(job, plan=plan))
-        return Train(self.round, {client: self.server}, tuple(jobs))
+        if others := [job.client for job in self.jobs if job.client != client]:
+            raise MessageError(f"a job for '{others[0]}' reached '{client}'")
+        jobs = tuple(
+            replace(job, plan=replace(job.plan, linear=self.linear.get(str(i))))
+            for i, job in enumerate(self.jobs)
+        )
+        return Train(self.round, {client: self.server}, jobs)
 
 
 def pack_ask(ask: Ask, client: str) -> Packet:
     """Return a request as a packet for one client."""
+    if isinstance(ask, Train):
+        jobs = [job for job in ask.jobs if job.client == client]
+        corrections = {str(i): job.plan.linear for i, job in enumerate(jobs)}
+        return pack(
+            TrainQuestion(
+                round=ask.round,
+                jobs=tuple(replace(job, plan=replace(job.plan, linear=None)) for job in jobs),
+                server=ask.weights[client],
+                linear={i: linear for i, linear in corrections.items() if linear is not None},
+            )
+        )
+    shared: dict[str, Any] = {"splits": ask.splits, "shares": ask.shares, "slot": ask.slot}
     if isinstance(ask, Measure):
-        return pack(
-            MeasureQuestion(
-                model=ask.weights,
-                splits=ask.splits,
-                shares=ask.shares,
-                slot=ask.slot,
-                thresholds=ask.thresholds,
-            )
-        )
-    if isinstance(ask, Score):
-        return pack(
-            ScoreQuestion(
-                model=(ask.weights,),
-                splits=ask.splits,
-                shares=ask.shares,
-                slot=ask.slot,
-                drawn=ask.drawn,
-            )
-        )
-    jobs = [job for job in ask.jobs if job.client == client]
-    corrections = {str(i): job.plan.linear for i, job in enumerate(jobs)}
-    return pack(
-        TrainQuestion(
-            round=ask.round,
-            jobs=tuple(replace(job, plan=replace(job.plan, linear=None)) for job in jobs),
-            server=ask.weights[client],
-            linear={i: linear for i, linear in corrections.items() if linear is not None},
-        )
-    )
+        return pack(MeasureQuestion(model=ask.weights, thresholds=ask.thresholds, **shared))
+    return pack(ScoreQuestion(model=(ask.weights,), drawn=ask.drawn, **shared))
 
 
 def unpack_ask(packet: Packet, client: str, shape: Shape) -> Ask:
     """Return the request that a packet to this client holds."""
     kind = packet.request.kind
     if kind == "measure":
-        measure = unpack(MeasureQuestion, packet, weights=shape.weights)
-        shares = measure.checked_shares()
-        return Measure(measure.model, measure.splits, shares, measure.slot, measure.thresholds)
+        m = unpack(MeasureQuestion, packet, weights=shape.weights)
+        return Measure(m.model, m.splits, m.shares, m.slot, m.thresholds)
     if kind == "score":
-        score = unpack(ScoreQuestion, packet, weights=shape.weights)
-        shares = score.checked_shares()
-        return Score(score.model[0], score.splits, shares, score.slot, score.drawn)
+        s = unpack(ScoreQuestion, packet, weights=shape.weights)
+        return Score(s.model[0], s.splits, s.shares, s.slot, s.drawn)
     if kind == "train":
         return unpack(TrainQuestion, packet, weights=shape.weights).addressed_to(client)
     raise MessageError(f"a message of unknown kind '{kind}'")
@@ -202,17 +183,15 @@ class MeasureAnswer(Message):
 
 
 _BINS = ("cells", 2, CALIBRATION_BINS)
-_COUNTED = RowChange(entries=1, most=1)  # as a row, or as a probability
+COUNTED = RowChange(entries=1, most=1)  # as a row, or as a probability
 
 
 class ScoreArrays(StrictModel):
     """The arrays of a `ScoreSums`."""
 
-    histogram: Annotated[
-        np.ndarray, Form(np.int64, ("cells", 2, LOGIT_BINS), low=0, high=MOST_ROWS), _COUNTED
-    ]
-    rows: Annotated[np.ndarray, Form(np.int64, _BINS, low=0, high=MOST_ROWS), _COUNTED]
-    sums: Annotated[np.ndarray, Form(np.float64, _BINS, finite=False), _COUNTED]
+    histogram: Annotated[np.ndarray, Form.whole("cells", 2, LOGIT_BINS), COUNTED]
+    rows: Annotated[np.ndarray, Form.whole(*_BINS), COUNTED]
+    sums: Annotated[np.ndarray, Form(np.float64, _BINS, finite=False), COUNTED]
     losses: Annotated[
         np.ndarray, Form(np.float64, ("cells", 2), finite=False), RowChange(entries=1, most=None)
     ]
@@ -286,18 +265,14 @@ def answer_message(answer: Answer) -> Message:
     if isinstance(answer, dict):
         return ScoreAnswer(scores={s: ScoreArrays.of(sums) for s, sums in answer.items()})
     if isinstance(answer, tuple):
-        tables = tuple(
-            {
-                split: np.stack([getattr(sums, name) for name in SUMS])
-                for split, sums in measured.items()
-            }
+        tables = (
+            {s: np.stack([getattr(sums, name) for name in SUMS]) for s, sums in measured.items()}
             for measured in answer
         )
-        return MeasureAnswer(sums=tables)
-    outcomes = [_Outcome.model_validate(one, from_attributes=True) for one in answer]
+        return MeasureAnswer(sums=tuple(tables))
     changes = {str(i): report.control_change for i, report in enumerate(answer)}
     return TrainAnswer(
-        reports=tuple(outcomes),
+        reports=tuple(_Outcome.model_validate(report, from_attributes=True) for report in answer),
         update=tuple(report.update for report in answer),
         control={i: change for i, change in changes.items() if change is not None},
     )
@@ -309,9 +284,9 @@ def unpack_answer(packet: Packet, ask: Ask, client: str, shape: Shape) -> Answer
         if isinstance(ask, Measure):
             return _measures(unpack(MeasureAnswer, packet, cells=shape.cells), ask)
         if isinstance(ask, Score):
-            answer = unpack(ScoreAnswer, packet, cells=shape.cells)
-            _require_splits(answer.scores, ask.splits)
-            return {split: answer.scores[split].score_sums() for split in ask.splits}
+            scores = unpack(ScoreAnswer, packet, cells=shape.cells).scores
+            _require_splits(scores, ask.splits)
+            return {split: scores[split].score_sums() for split in ask.splits}
         jobs = [job for job in ask.jobs if job.client == client and job.send]
         return _reports(unpack(TrainAnswer, packet, weights=shape.weights), jobs, client)
     except MfairflError as error:
@@ -329,9 +304,9 @@ def check_statistics(table: np.ndarray, name: str) -> Statistics:
     return Statistics(**dict(zip(SUMS, table, strict=True)))
 
 
-def _require_splits(answered: dict[Split, Any], asked: Sequence[Split]) -> None:
-    if set(answered) != set(asked):
-        raise MessageError(f"it answered for {sorted(answered)}; {sorted(asked)} were asked for")
+def _require_splits(answered: dict[Split, Any], splits: Sequence[Split]) -> None:
+    if set(answered) != set(splits):
+        raise MessageError(f"it answered for {sorted(answered)}; {sorted(splits)} were asked for")
 
 
 def _measures(answer: MeasureAnswer, ask: Measure) -> Measures:
@@ -354,29 +329,24 @@ def _reports(answer: TrainAnswer, jobs: Sequence[Job], client: str) -> list[Repo
         )
     moves = {str(i) for i, job in enumerate(jobs) if job.keep_control is not None}
     if odd := moves ^ answer.control.keys():
-        what = "is missing" if min(odd) in moves else "was not asked for"
-        raise MessageError(f"the array 'control/{min(odd)}' {what}")
-    reports = []
-    for i, (outcome, job) in enumerate(zip(answer.reports, jobs, strict=True)):
+        fault = "is missing" if min(odd) in moves else "was not asked for"
+        raise MessageError(f"the array 'control/{min(odd)}' {fault}")
+    for outcome, job in zip(answer.reports, jobs, strict=True):
         _check_outcome(outcome, job, client)
-        reports.append(
-            Report(
-                **dict(outcome),
-                update=answer.update[i],
-                control_change=answer.control.get(str(i)),
-            )
-        )
-    return reports
+    return [
+        Report(**dict(outcome), update=update, control_change=answer.control.get(str(i)))
+        for i, (outcome, update) in enumerate(zip(answer.reports, answer.update, strict=True))
+    ]
 
 
 def _check_outcome(outcome: _Outcome, job: Job, client: str) -> None:
     """Refuse a report of another client, of another rate, or of more constraints."""
+    rate, controller = job.plan.optimizer.lr, job.plan.controller
     if outcome.client != client:
         raise MessageError(f"it reports as '{outcome.client}'")
-    if outcome.lr != job.plan.optimizer.lr:
-        raise MessageError(f"a rate of {outcome.lr:g}; {job.plan.optimizer.lr:g} was asked for")
-    controller = job.plan.controller
+    if outcome.lr != rate:
+        raise MessageError(f"a rate of {outcome.lr:g}; {rate:g} was asked for")
     most = 0 if controller is None else len(controller.multipliers)
-    for what in ("multipliers", "gaps"):
-        if (count := len(getattr(outcome, what))) > most:
-            raise MessageError(f"{count} {what}; the job has {most}")
+    for name in ("multipliers", "gaps"):
+        if (count := len(getattr(outcome, name))) > most:
+            raise MessageError(f"{count} {name}; the job has {most}")
