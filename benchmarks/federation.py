@@ -53,7 +53,7 @@ from flwr.supercore.inflatable.inflatable_object import (
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.task_identity import TaskIdentity
 
-from mfairfl.coordinator import run as coordinator_run
+from mfairfl.coordinator import transport
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.data import Attribute, Federation
 from mfairfl.deployment import silo_app
@@ -150,9 +150,9 @@ class Clock:
 
 
 SERVER = (
-    (coordinator_run, "pack_ask", PACK),
+    (transport, "pack_ask", PACK),
     (grid.GridTransport, "_message", PACK),
-    (coordinator_run, "unpack_answer", CHECK),
+    (transport, "unpack_answer", CHECK),
     (grid, "from_records", CHECK),
     (History, "on_round", RECORD),
     (Checkpoints, "on_round", RECORD),
@@ -326,7 +326,7 @@ class Adult:
             splits=("train", "test"),
         )
         state = first_state(setup, model)
-        coordinator_run.drive(setup, state, self._transport, minimum=CLIENTS, callbacks=callbacks)
+        transport.drive(setup, state, self._transport, minimum=CLIENTS, callbacks=callbacks)
         return state.weights
 
     def here(self, config: Config) -> np.ndarray:
@@ -522,9 +522,7 @@ def _rounds(name: str, clients: int, rounds: int, clock: Clock, folder: Path) ->
     folder.mkdir()
     with clock.watching(SERVER):
         callbacks = (History(folder), Checkpoints(folder / "checkpoint", "cost"))
-        coordinator_run.drive(
-            setup, state, loopback.transport(), minimum=clients, callbacks=callbacks
-        )
+        transport.drive(setup, state, loopback.transport(), minimum=clients, callbacks=callbacks)
     assert state.round == rounds
     assert np.isfinite(state.weights).all()
 

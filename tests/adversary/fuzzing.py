@@ -27,8 +27,7 @@ import federations as fed
 from grids import LocalGrid
 from mfairfl.coordinator.audit import AuditTerms, gather_counts
 from mfairfl.coordinator.enrolment import Enrolled, EnrolmentTerms, enrol
-from mfairfl.coordinator.run import drive
-from mfairfl.coordinator.transport import read_replies
+from mfairfl.coordinator.transport import drive, read_replies
 from mfairfl.data import EncoderConfig, Task
 from mfairfl.engine.checkpoint import parse
 from mfairfl.engine.clients import MemorySlots, SoleClient

@@ -12,7 +12,7 @@ import pytest
 
 import federations as fed
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
-from mfairfl.coordinator.run import drive
+from mfairfl.coordinator.transport import drive
 from mfairfl.data import EncoderConfig, Task, partition, table_from_frame
 from mfairfl.engine.checkpoint import read_sealed
 from mfairfl.engine.embedded import splits_of, summarize

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import federations as fed
-from mfairfl.coordinator.run import drive
-from mfairfl.coordinator.transport import read_replies
+from mfairfl.coordinator.transport import drive, read_replies
 from mfairfl.engine.checkpoint import parse
 from mfairfl.engine.clients import DiskSlots, SoleClient
 from mfairfl.engine.defence import Standing

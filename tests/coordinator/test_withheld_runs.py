@@ -10,7 +10,7 @@ import pytest
 
 import federations as fed
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
-from mfairfl.coordinator.run import drive
+from mfairfl.coordinator.transport import drive
 from mfairfl.data import SPLITS, Task
 from mfairfl.errors import MessageError
 from mfairfl.fairness.constraints import Goal

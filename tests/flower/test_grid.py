@@ -20,7 +20,7 @@ from flwr.app import (
 import federations as fed
 from grids import LocalGrid
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
-from mfairfl.coordinator.run import drive
+from mfairfl.coordinator.transport import drive
 from mfairfl.data import EncoderConfig, Task, partition, table_from_frame
 from mfairfl.deployment.silo_app import app
 from mfairfl.engine.embedded import splits_of, summarize

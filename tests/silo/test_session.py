@@ -9,7 +9,7 @@ import pytest
 import federations as fed
 from mfairfl.coordinator.audit import AuditTerms, gather_counts
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
-from mfairfl.coordinator.run import drive
+from mfairfl.coordinator.transport import drive
 from mfairfl.data import EncoderConfig, Task
 from mfairfl.data.predictions import PredictionColumns
 from mfairfl.fairness.constraints import Goal

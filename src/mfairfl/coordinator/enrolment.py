@@ -28,7 +28,7 @@ from mfairfl.data import (
     Task,
 )
 from mfairfl.data.agreement import Profile, settle
-from mfairfl.data.coding import Treated
+from mfairfl.data.coding import Treated, treated
 from mfairfl.data.differences import FEW_ROWS, columns_of_sums, difference_lines, find_differences
 from mfairfl.data.encoder import fit_encoder
 from mfairfl.data.sums import Histogram
@@ -74,11 +74,11 @@ class EnrolmentTerms:
     most_rows: int | None = None
 
 
-def _counts(value: Any) -> np.ndarray:
-    return np.array(value, dtype=np.float64)
-
-
-Counts = Annotated[np.ndarray, PlainValidator(_counts), PlainSerializer(np.ndarray.tolist)]
+Counts = Annotated[
+    np.ndarray,
+    PlainValidator(lambda rows: np.array(rows, dtype=np.float64)),
+    PlainSerializer(np.ndarray.tolist),
+]
 """Rows per (cell, label), (C, 2); lists in JSON."""
 
 
@@ -127,19 +127,22 @@ def enrol(
     """Agree with the clients; raise if fewer than `minimum` are left."""
     clients = Participants(transport, sorted(names), minimum)
     task = terms.task.model_copy(update={"client": None})
-    profiles = clients.ask(
-        pack(ProfileQuestion(task=task)),
-        lambda name, reply: _plausible(read_profile(name, reply, task), terms.most_rows),
-    )
+
+    def profile_of(name: str, reply: Packet) -> Profile:
+        profile = read_profile(name, reply, task)
+        if terms.most_rows is not None and profile.rows > terms.most_rows:
+            raise MessageError(
+                f"it claims {profile.rows:,} rows; most_rows in the coordinator's file allows "
+                f"{terms.most_rows:,}"
+            )
+        return profile
+
+    profiles = clients.ask(pack(ProfileQuestion(task=task)), profile_of)
     agreement = settle(list(profiles.values()), task)
     clients.refuse({name: "; ".join(why) for name, why in agreement.refused.items()})
     task = agreement.task
-    split: dict[str, Any] = {
-        "task": task,
-        "seed": terms.seed,
-        "test": terms.test,
-        "validation": terms.validation,
-    }
+    split = {name: getattr(terms, name) for name in ("seed", "test", "validation")}
+    split["task"] = task
     answers = clients.ask(
         pack(SumsQuestion(**split)),
         lambda name, reply: read_sums(reply, task, profiles[name].rows),
@@ -161,7 +164,6 @@ def enrol(
         )
     sums = {name: answers[name].train + answers[name].others for name in counted}
     used = {name: answers[name].rows for name in counted}
-    done = (*agreement.treatment, *_left_out(profiles, used), *_filled_in(sums))
     return Enrolled(
         task=task,
         encoder=encoder,
@@ -175,18 +177,15 @@ def enrol(
             *_nameless(task, [profiles[name] for name in counted]),
             *_odd_columns(task, sums),
         ),
-        treatment=tuple(Treated(kind, *_lines(line)) for kind, line in done),
+        treatment=tuple(
+            Treated(kind, *_lines(line))
+            for kind, line in (
+                *agreement.treatment,
+                *treated("dropped", _left_out(profiles, used)),
+                *treated("filled", _filled_in(sums)),
+            )
+        ),
     )
-
-
-def _plausible(profile: Profile, most_rows: int | None) -> Profile:
-    """Refuse a file of more rows than any client has."""
-    if most_rows is not None and profile.rows > most_rows:
-        raise MessageError(
-            f"it claims {profile.rows:,} rows; most_rows in the coordinator's file allows "
-            f"{most_rows:,}"
-        )
-    return profile
 
 
 def _lines(*lines: str) -> tuple[str, ...]:
@@ -204,21 +203,16 @@ def _agreed_encoder(
     """Fit the encoder to the sums of all clients, and to their counts between cuts."""
 
     def count(cuts: Cuts) -> dict[str, Histogram]:
-        question = CutsQuestion(**split, columns=tuple(cuts), cuts=tuple(cuts.values()))
-
         def read(name: str, reply: Packet) -> dict[str, Histogram]:
             rows = {column: answers[name].train.numeric[column].count for column in cuts}
             return read_histograms(reply, cuts, rows)
 
-        histograms = clients.ask(pack(question), read).values()
-        return {
-            column: functools.reduce(operator.add, [h[column] for h in histograms])
-            for column in cuts
-        }
+        question = CutsQuestion(**split, columns=tuple(cuts), cuts=tuple(cuts.values()))
+        counted = clients.ask(pack(question), read).values()
+        return {c: functools.reduce(operator.add, [h[c] for h in counted]) for c in cuts}
 
     train = functools.reduce(operator.add, [sums.train for sums in answers.values()])
-    others = [sums.others for sums in answers.values()]
-    schema = functools.reduce(operator.add, others, train)
+    schema = functools.reduce(operator.add, [sums.others for sums in answers.values()], train)
     return fit_encoder(config, task, train=train, schema=schema, count=count)
 
 
@@ -275,34 +269,30 @@ def _odd_columns(task: Task, sums: Mapping[str, EncoderStatistics]) -> Iterator[
     yield from (line for _, line in difference_lines(differences))
 
 
-def _left_out(profiles: Mapping[str, Profile], rows: Mapping[str, int]) -> Iterator[Treated]:
+def _left_out(profiles: Mapping[str, Profile], rows: Mapping[str, int]) -> Iterator[str]:
     """Yield a line for each client that uses fewer rows than its file has."""
     for name, used in rows.items():
         rows_of_file = profiles[name].rows if profiles[name].floor == 1 else used  # else rounded
         if lost := rows_of_file - used:
-            line = (
+            yield (
                 f"{name}: {lost:,} of {rows_of_file:,} rows left out, values missing where none "
                 "may be"
             )
-            yield Treated("dropped", line)
 
 
-def _filled_in(sums: Mapping[str, EncoderStatistics]) -> Iterator[Treated]:
+def _filled_in(sums: Mapping[str, EncoderStatistics]) -> Iterator[str]:
     """Yield a line for each column of which clients lack values."""
-    numbers: dict[str, dict[str, tuple[int, int]]] = {}
-    categories: dict[str, dict[str, tuple[int, int]]] = {}
+    gaps: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
     for client, statistics in sums.items():
         for name, column in statistics.numeric.items():
-            numbers.setdefault(name, {})[client] = column.missing, column.count + column.missing
+            gap = column.missing, column.count + column.missing
+            gaps.setdefault((name, "filled with the mean and marked"), {})[client] = gap
         for name, levels in statistics.categorical.items():
-            missing_and_all = levels.get(MISSING, 0), sum(levels.values())
-            categories.setdefault(name, {})[client] = missing_and_all
-    kinds = (numbers, "filled with the mean and marked"), (categories, f"the level '{MISSING}'")
-    for columns, how in kinds:
-        for name, clients in columns.items():
-            lacking = [f"{c} {missing:,}" for c, (missing, _) in clients.items() if missing]
-            if lacking:
-                lost, total = (sum(counts) for counts in zip(*clients.values(), strict=True))
-                where = some_of(lacking)
-                line = f"column '{name}': {lost:,} of {total:,} values missing ({where}), {how}"
-                yield Treated("filled", line)
+            gap = levels.get(MISSING, 0), sum(levels.values())
+            gaps.setdefault((name, f"the level '{MISSING}'"), {})[client] = gap
+    for (name, how), clients in gaps.items():
+        lacking = [f"{c} {missing:,}" for c, (missing, _) in clients.items() if missing]
+        if lacking:
+            lost, total = (sum(counts) for counts in zip(*clients.values(), strict=True))
+            where = some_of(lacking)
+            yield f"column '{name}': {lost:,} of {total:,} values missing ({where}), {how}"

@@ -2,6 +2,7 @@
 
 A `Transport` carries the messages; Flower's Grid is one. Every answer is read without trust. A
 client whose answer is late, missing or wrong is left out with the reason, and the work goes on.
+Below the minimum a run stops, and can be resumed from its last completed round.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from mfairfl.engine.state import Absent, Refusal
+from mfairfl.engine.loop import Callback, Result, federate
+from mfairfl.engine.state import Absent, Ask, Measure, Refusal, Replies, RunState, Setup, Train
 from mfairfl.errors import FederationError, MessageError
+from mfairfl.fairness.cells import Cells
 from mfairfl.text import one_line
 from mfairfl.wire.packing import Packet
+from mfairfl.wire.run_messages import Shape, pack_ask, unpack_answer
 
 K = TypeVar("K")
 R = TypeVar("R")
@@ -49,10 +53,8 @@ def read_replies(
     >>> read_replies(["a", "b"], {"a": b"three"}, read)
     {'a': 5, 'b': Refusal(reason='no answer before the deadline')}
     """
-    return {key: _read(key, replies.get(key, _SILENT), read) for key in asked}
-
-
-_SILENT = Refusal("no answer before the deadline")
+    silent = Refusal("no answer before the deadline")
+    return {key: _read(key, replies.get(key, silent), read) for key in asked}
 
 
 def _read(key: K, reply: Reply[R], read: Callable[[K, R], T]) -> Reply[T]:
@@ -125,3 +127,62 @@ class Participants:
                 f"{len(self.left)} of {len(self.names)} clients take part, at least "
                 f"{self.minimum} must ({why})"
             )
+
+
+# ------------------------------------------------------------------ a run
+
+
+def drive(
+    setup: Setup,
+    state: RunState,
+    transport: Transport,
+    *,
+    minimum: int = 1,
+    callbacks: Iterable[Callback] = (),
+) -> Result:
+    """Run the remaining rounds with clients behind a transport.
+
+    Parameters
+    ----------
+    minimum : int
+        Clients that must answer each request.
+    """
+    if setup.strategy.card.trains_on == "pooled":
+        raise FederationError(
+            "strategy.name: this method trains on the rows of all clients in one place; choose "
+            "one that leaves them where they are (see `mfairfl strategies`)"
+        )
+    loop = federate(setup, state, callbacks)
+    ask = next(loop)
+    while True:
+        reply = _ask(setup, ask, transport, minimum)
+        try:
+            ask = loop.send(reply)
+        except StopIteration as stop:
+            result: Result = stop.value
+            return result
+
+
+def _ask(setup: Setup, ask: Ask, transport: Transport, minimum: int) -> Replies:
+    """Return the answers that can be read, in client order, and why others cannot."""
+    names = sorted(setup.summary.counts)
+    if isinstance(ask, Train):
+        names = sorted({job.client for job in ask.jobs})
+    elif isinstance(ask, Measure):
+        names = ask.asked(names)
+    shape = Shape(setup.size, Cells(setup.summary.attributes).size)
+    replies = read_replies(
+        names,
+        transport.exchange({name: pack_ask(ask, name) for name in names}),
+        lambda name, packet: unpack_answer(packet, ask, name, shape),
+    )
+    reasons = reasons_of(replies)
+    for name, reason in reasons.items():
+        log_left_out(name, reason)
+    answered = len(names) - len(reasons)
+    if answered < min(minimum, len(names)):
+        raise FederationError(
+            f"{answered} of {len(names)} clients answered and at least {minimum} must; run the "
+            "same command again to resume from the last completed round"
+        )
+    return replies

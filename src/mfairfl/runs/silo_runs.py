@@ -23,8 +23,7 @@ import numpy as np
 import pandas as pd
 
 from mfairfl.coordinator.enrolment import Enrolled, EnrolmentTerms, enrol
-from mfairfl.coordinator.run import drive
-from mfairfl.coordinator.transport import Transport
+from mfairfl.coordinator.transport import Transport, drive
 from mfairfl.data import SPLITS, Federation, Sensitive, Table, Task
 from mfairfl.engine.loop import Callback, Result, first_state
 from mfairfl.engine.state import Refusal
