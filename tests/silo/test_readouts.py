@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from mfairfl.silo import decisions
+from mfairfl.silo import refusals
 from mfairfl.silo.policy import Policy
 from mfairfl.training.plan import Recipe
 
@@ -67,7 +67,7 @@ def test_audits_at_any_threshold_would_give_the_scores(tmp_path, monkeypatch):
     (tmp_path / "any").mkdir()
     found = audits.read_scores(tmp_path / "agreed", 0, rows=40)
     assert (found.right, found.refused) == (0, 1)
-    monkeypatch.setattr(decisions, "require_columns_agreed", lambda _, asked, grid: asked)
+    monkeypatch.setattr(refusals, "require_columns_agreed", lambda _, asked, grid: asked)
     found = audits.read_scores(tmp_path / "any", 0, rows=40)
     assert found.right == found.counted >= 10
     assert (found.wrong, found.refused) == (0, 0)

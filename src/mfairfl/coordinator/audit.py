@@ -24,15 +24,7 @@ from mfairfl.data.predictions import PredictionColumns, ordered_groups
 from mfairfl.errors import FederationError
 from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
 from mfairfl.strict_json import fingerprint
-from mfairfl.wire.audit_messages import (
-    AuditQuestion,
-    AuditSubject,
-    GroupsQuestion,
-    SentModel,
-    SiloFacts,
-    read_audit,
-    read_groups,
-)
+from mfairfl.wire import audit_messages as messages
 from mfairfl.wire.packing import pack
 
 Named = Mapping[str, tuple[str, ...]]
@@ -53,7 +45,7 @@ class AuditTerms:
         Rows that no silo has: one that claims more is left out.
     """
 
-    subject: AuditSubject
+    subject: messages.AuditSubject
     grid: ScoreGrid = field(default_factory=ScoreGrid)
     most_rows: int | None = None
 
@@ -73,7 +65,7 @@ class GatheredAudit:
     """
 
     counts: AuditCounts
-    silos: Mapping[str, SiloFacts]
+    silos: Mapping[str, messages.SiloFacts]
     left_out: Mapping[str, str]
 
 
@@ -108,15 +100,17 @@ def gather_counts(
     """
     silos = Participants(transport, sorted(names), minimum)
     subject = terms.subject
-    if isinstance(subject, SentModel):
-        question = AuditQuestion(model=subject, attributes=subject.attributes, grid=ScoreGrid())
+    if isinstance(subject, messages.SentModel):
+        question = messages.AuditQuestion(
+            model=subject, attributes=subject.attributes, grid=ScoreGrid()
+        )
     else:
         grid = None if subject.score is None else terms.grid
         groups = _agreed_groups(silos, subject)
-        question = AuditQuestion(columns=subject, attributes=groups, grid=grid)
+        question = messages.AuditQuestion(columns=subject, attributes=groups, grid=grid)
     answers = silos.ask(
         pack(question),
-        lambda name, reply: read_audit(reply, name, question, most_rows=terms.most_rows),
+        lambda name, reply: messages.read_audit(reply, name, question, most_rows=terms.most_rows),
     )
     for name, reason in silos.refused.items():
         log_left_out(name, reason)
@@ -139,7 +133,8 @@ def _agreed_groups(silos: Participants, columns: PredictionColumns) -> tuple[Att
     """
     sensitive = columns.sensitive
     named = silos.ask(
-        pack(GroupsQuestion(columns=columns)), lambda _, reply: read_groups(reply, sensitive)
+        pack(messages.GroupsQuestion(columns=columns)),
+        lambda _, reply: messages.read_groups(reply, sensitive),
     )
     while (fault := _excess(sensitive, named.values())) and len(named) > 1:
         alone = _named_alone(named)

@@ -36,20 +36,7 @@ from mfairfl.data.values import MISSING, StrictModel
 from mfairfl.errors import FederationError, MessageError
 from mfairfl.fairness.cells import Cells
 from mfairfl.text import one_line, some_of
-from mfairfl.wire.enrolment_messages import (
-    Cuts,
-    CutsQuestion,
-    EncodeQuestion,
-    ModelTerms,
-    ProfileQuestion,
-    SiloDisclosure,
-    SumsAnswer,
-    SumsQuestion,
-    read_counts,
-    read_histograms,
-    read_profile,
-    read_sums,
-)
+from mfairfl.wire import enrolment_messages as messages
 from mfairfl.wire.packing import Packet, pack
 
 _NOTE = 1000  # characters
@@ -67,7 +54,7 @@ class EnrolmentTerms:
 
     task: Task
     seed: int
-    model: ModelTerms
+    model: messages.ModelTerms
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     test: float = 0.2
     validation: float = 0.0
@@ -106,7 +93,7 @@ class Enrolled(StrictModel):
     counts: dict[Split, dict[str, Counts]]
     sha256: dict[str, str]
     refused: dict[str, str]
-    disclosure: dict[str, SiloDisclosure]
+    disclosure: dict[str, messages.SiloDisclosure]
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     treatment: tuple[Treated, ...] = ()
@@ -129,7 +116,7 @@ def enrol(
     task = terms.task.model_copy(update={"client": None})
 
     def profile_of(name: str, reply: Packet) -> Profile:
-        profile = read_profile(name, reply, task)
+        profile = messages.read_profile(name, reply, task)
         if terms.most_rows is not None and profile.rows > terms.most_rows:
             raise MessageError(
                 f"it claims {profile.rows:,} rows; most_rows in the coordinator's file allows "
@@ -137,21 +124,21 @@ def enrol(
             )
         return profile
 
-    profiles = clients.ask(pack(ProfileQuestion(task=task)), profile_of)
+    profiles = clients.ask(pack(messages.ProfileQuestion(task=task)), profile_of)
     agreement = settle(list(profiles.values()), task)
     clients.refuse({name: "; ".join(why) for name, why in agreement.refused.items()})
     task = agreement.task
     split = {name: getattr(terms, name) for name in ("seed", "test", "validation")}
     split["task"] = task
     answers = clients.ask(
-        pack(SumsQuestion(**split)),
-        lambda name, reply: read_sums(reply, task, profiles[name].rows),
+        pack(messages.SumsQuestion(**split)),
+        lambda name, reply: messages.read_sums(reply, task, profiles[name].rows),
     )
     encoder = _agreed_encoder(clients, answers, split, terms.encoder, task)
     cells = Cells(task.attributes).size
     counted = clients.ask(
-        pack(EncodeQuestion(**split, encoder=encoder, model=terms.model)),
-        lambda name, reply: read_counts(reply, cells, answers[name]),
+        pack(messages.EncodeQuestion(**split, encoder=encoder, model=terms.model)),
+        lambda name, reply: messages.read_counts(reply, cells, answers[name]),
     )
     counts: dict[Split, dict[str, np.ndarray]] = {
         part: {name: tables[part] for name, (tables, _) in counted.items()} for part in SPLITS
@@ -195,19 +182,19 @@ def _lines(*lines: str) -> tuple[str, ...]:
 
 def _agreed_encoder(
     clients: Participants,
-    answers: Mapping[str, SumsAnswer],
+    answers: Mapping[str, messages.SumsAnswer],
     split: Mapping[str, Any],
     config: EncoderConfig,
     task: Task,
 ) -> Encoder:
     """Fit the encoder to the sums of all clients, and to their counts between cuts."""
 
-    def count(cuts: Cuts) -> dict[str, Histogram]:
+    def count(cuts: messages.Cuts) -> dict[str, Histogram]:
         def read(name: str, reply: Packet) -> dict[str, Histogram]:
             rows = {column: answers[name].train.numeric[column].count for column in cuts}
-            return read_histograms(reply, cuts, rows)
+            return messages.read_histograms(reply, cuts, rows)
 
-        question = CutsQuestion(**split, columns=tuple(cuts), cuts=tuple(cuts.values()))
+        question = messages.CutsQuestion(**split, columns=tuple(cuts), cuts=tuple(cuts.values()))
         counted = clients.ask(pack(question), read).values()
         return {c: functools.reduce(operator.add, [h[c] for h in counted]) for c in cuts}
 

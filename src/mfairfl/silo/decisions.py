@@ -19,30 +19,18 @@ from mfairfl.engine.state import Measure
 from mfairfl.errors import DataError, MessageError
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.cells import Cells
+from mfairfl.silo import refusals
 from mfairfl.silo.policy import Policy, refuse_beyond
-from mfairfl.silo.refusals import (
-    RunConsent,
-    refuse_absurd,
-    refuse_excess,
-    require_columns_agreed,
-    require_model_agreed,
-)
 from mfairfl.silo.rows import FileMemory, Session
-from mfairfl.wire.audit_messages import (
-    LONGEST_GROUP,
-    AuditAnswer,
-    AuditQuestion,
-    GroupsAnswer,
-    GroupsQuestion,
-    SentModel,
-    SiloFacts,
-)
+from mfairfl.wire import audit_messages as messages
 from mfairfl.wire.run_messages import Shape
 
 
-def frequent_groups(session: Session, policy: Policy, question: GroupsQuestion) -> GroupsAnswer:
+def frequent_groups(
+    session: Session, policy: Policy, question: messages.GroupsQuestion
+) -> messages.GroupsAnswer:
     """Name the groups of sensitive columns that enough rows are in."""
-    roles = require_columns_agreed(session.audit_consent, question.columns)
+    roles = refusals.require_columns_agreed(session.audit_consent, question.columns)
     file = session.audited
     rows = read_predictions(file.columns(session.settings), roles, file.name)
     groups = {}
@@ -53,7 +41,7 @@ def frequent_groups(session: Session, policy: Policy, question: GroupsQuestion) 
         names = [
             str(value)
             for value in values[enough]
-            if value != MISSING and value.isprintable() and len(value) <= LONGEST_GROUP
+            if value != MISSING and value.isprintable() and len(value) <= messages.LONGEST_GROUP
         ]
         if len(names) > MOST_GROUPS:
             raise MessageError(
@@ -61,15 +49,18 @@ def frequent_groups(session: Session, policy: Policy, question: GroupsQuestion) 
                 "groups in the file"
             )
         groups[column] = tuple(names)
-    return GroupsAnswer(groups=groups)
+    return messages.GroupsAnswer(groups=groups)
 
 
 def count_decisions(
-    session: Session, policy: Policy, consent: RunConsent | None, question: AuditQuestion
-) -> AuditAnswer:
+    session: Session,
+    policy: Policy,
+    consent: refusals.RunConsent | None,
+    question: messages.AuditQuestion,
+) -> messages.AuditAnswer:
     """Count decisions by group, label and score, but for what is below the silo's floor."""
-    subject, of_model = question.subject, isinstance(question.subject, SentModel)
-    if isinstance(subject, SentModel):
+    subject, of_model = question.subject, isinstance(question.subject, messages.SentModel)
+    if isinstance(subject, messages.SentModel):
         rows = _of_model(session, policy, consent, subject)
     else:
         rows = _of_predictions(session, subject, question)
@@ -96,8 +87,8 @@ def count_decisions(
         attributes=question.attributes,
     )
     left_out = {reason: max(count, floor - 1) for reason, count in rows.left_out.items()}
-    facts = SiloFacts(floor=floor, sha256=content.sha256, left_out=left_out)
-    return AuditAnswer.of(counts if floor == 1 else counts.suppress(floor), facts)
+    facts = messages.SiloFacts(floor=floor, sha256=content.sha256, left_out=left_out)
+    return messages.AuditAnswer.of(counts if floor == 1 else counts.suppress(floor), facts)
 
 
 def _pooled_scores(
@@ -118,10 +109,10 @@ def _pooled_scores(
 
 
 def _of_predictions(
-    session: Session, subject: PredictionColumns, question: AuditQuestion
+    session: Session, subject: PredictionColumns, question: messages.AuditQuestion
 ) -> PredictedRows:
     """Return the rows of a file; those in no group that was agreed on are in the group ``?``."""
-    roles = require_columns_agreed(session.audit_consent, subject, question.grid)
+    roles = refusals.require_columns_agreed(session.audit_consent, subject, question.grid)
     file = session.audited
     rows = read_predictions(file.columns(session.settings), roles, file.name)
     groups = {}
@@ -136,11 +127,11 @@ def _of_predictions(
 
 
 def _of_model(
-    session: Session, policy: Policy, consent: RunConsent | None, sent: SentModel
+    session: Session, policy: Policy, consent: refusals.RunConsent | None, sent: messages.SentModel
 ) -> PredictedRows:
     """Return the rows with the decisions of a model that may be applied."""
     task, served = sent.task, sent.served
-    require_model_agreed(session.audit_consent, task, sent.audited)
+    refusals.require_model_agreed(session.audit_consent, task, sent.audited)
     ask = Measure((served.members,), ("test",), served.weights, None, served.thresholds)
     if consent is not None:
         consent.require_task(task)
@@ -150,8 +141,8 @@ def _of_model(
     refuse_beyond(policy.limits, "weights", model.size, "weights of a model")
     if sent.members.shape[1] != model.size:
         raise MessageError(f"a model of {sent.members.shape[1]} weights; it has {model.size}")
-    refuse_excess(ask, policy, rows=0)
-    refuse_absurd(ask, Shape(model.size, Cells(task.attributes).size), task.attributes)
+    refusals.refuse_excess(ask, policy, rows=0)
+    refusals.refuse_absurd(ask, Shape(model.size, Cells(task.attributes).size), task.attributes)
     file, name = session.audited, session.audited.name
     frame = file.content().frame
     # The silo's own rules of reading come first, as in training.

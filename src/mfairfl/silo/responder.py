@@ -29,33 +29,16 @@ from mfairfl.engine.state import Ask, Train
 from mfairfl.errors import ConfigError, DataError, MessageError, TimeLimitError
 from mfairfl.fairness.cells import Cells
 from mfairfl.files import make_private_folder
+from mfairfl.silo import ledger
 from mfairfl.silo.decisions import count_decisions, frequent_groups
-from mfairfl.silo.ledger import (
-    Ledger,
-    RowSetFacts,
-    about_request,
-    packet_bytes,
-    packet_sha256,
-)
 from mfairfl.silo.policy import KINDS, POLICY, Policy, Usage, policy_sha256, refuse_beyond
 from mfairfl.silo.refusals import RunConsent, refuse_absurd, refuse_excess
 from mfairfl.silo.rows import FileMemory, ReleasedRows, Session, release_rows
 from mfairfl.silo.silo_file import SiloSettings, follow_extensions, require_listed
 from mfairfl.text import one_line
 from mfairfl.training.execution import time_limit
+from mfairfl.wire import enrolment_messages as messages
 from mfairfl.wire.audit_messages import GroupsQuestion, unpack_audit
-from mfairfl.wire.enrolment_messages import (
-    CountsAnswer,
-    CutsQuestion,
-    EncodeQuestion,
-    HistogramsAnswer,
-    ModelTerms,
-    ProfileAnswer,
-    ProfileQuestion,
-    SplitQuestion,
-    SumsAnswer,
-    SumsQuestion,
-)
 from mfairfl.wire.packing import Message, Packet, pack, unpack
 from mfairfl.wire.run_messages import Shape, answer_message, unpack_ask
 
@@ -72,7 +55,7 @@ class _Agreed(BaseModel):
 
     task: Task
     seed: int = Field(ge=0)
-    model: ModelTerms
+    model: messages.ModelTerms
     layout: tuple[int, int, int]
 
     @property
@@ -121,8 +104,8 @@ class Responder:
         self._policy = policy or Policy()
         self._limits = self._policy.limits
         self._usage = Usage(settings.state, self._policy)
-        self._ledger = Ledger(settings.state)
-        self._row_sets: list[RowSetFacts] = []  # of the answer under way, for the ledger
+        self._ledger = ledger.Ledger(settings.state)
+        self._row_sets: list[ledger.RowSetFacts] = []  # of the answer under way, for the ledger
         self._runs: dict[str, _OpenRun] = {}
         self._released: tuple[object, ReleasedRows] | None = None
 
@@ -135,7 +118,7 @@ class Responder:
         with self._usage.turn():
             self._row_sets.clear()
             policy = policy_sha256(self._policy)
-            exchange = {**about_request(run, packet), "policy_sha256": policy}
+            exchange = {**ledger.about_request(run, packet), "policy_sha256": policy}
             try:
                 answer = pack(self._answer(run, packet))
             except Exception as error:
@@ -144,8 +127,8 @@ class Responder:
             self._ledger.add(
                 **exchange,
                 row_sets=tuple(self._row_sets),
-                answer_sha256=packet_sha256(answer),
-                answer_bytes=packet_bytes(answer),
+                answer_sha256=ledger.packet_sha256(answer),
+                answer_bytes=ledger.packet_bytes(answer),
             )
             return answer
 
@@ -167,10 +150,10 @@ class Responder:
         self._usage.count(run)
         session, policy = self._session, self._policy
         answers: dict[str, Callable[[], Message]] = {
-            "profile": lambda: self._profile(unpack(ProfileQuestion, packet)),
-            "sums": lambda: self._sums(unpack(SumsQuestion, packet)),
-            "cuts": lambda: self._histograms(unpack(CutsQuestion, packet)),
-            "encode": lambda: self._encode(run, unpack(EncodeQuestion, packet)),
+            "profile": lambda: self._profile(unpack(messages.ProfileQuestion, packet)),
+            "sums": lambda: self._sums(unpack(messages.SumsQuestion, packet)),
+            "cuts": lambda: self._histograms(unpack(messages.CutsQuestion, packet)),
+            "encode": lambda: self._encode(run, unpack(messages.EncodeQuestion, packet)),
             "audit-groups": lambda: frequent_groups(
                 session, policy, unpack(GroupsQuestion, packet)
             ),
@@ -191,7 +174,9 @@ class Responder:
         occupied = counts[counts > 0]
         what = f"groups and labels of {which} rows"
         smallest = int(occupied.min()) if len(occupied) else 0
-        self._row_sets.append(RowSetFacts(what, len(occupied), smallest, int(occupied.sum())))
+        self._row_sets.append(
+            ledger.RowSetFacts(what, len(occupied), smallest, int(occupied.sum()))
+        )
 
     # ------------------------------------------------------------------ an enrolled run
 
@@ -249,31 +234,33 @@ class Responder:
 
     # ------------------------------------------------------------------ enrolment and audits
 
-    def _profile(self, question: ProfileQuestion) -> ProfileAnswer:
+    def _profile(self, question: messages.ProfileQuestion) -> messages.ProfileAnswer:
         """Describe the file."""
         task, settings = question.task, self._settings
         self._require_task(task)
         columns = self._session.rows.columns(task.read_as(settings))
         floor = self._policy.disclosure.min_rows
-        return ProfileAnswer(profile=describe_columns(columns, task, settings.name, floor=floor))
+        return messages.ProfileAnswer(
+            profile=describe_columns(columns, task, settings.name, floor=floor)
+        )
 
-    def _sums(self, question: SumsQuestion) -> SumsAnswer:
+    def _sums(self, question: messages.SumsQuestion) -> messages.SumsAnswer:
         """Return what the encoder is fitted from: train rows, and categories of the others."""
         released = self._release(question)
         table = released.silo.table
-        return SumsAnswer(**released.sums(), sha256=table.sha256, rows=len(table))
+        return messages.SumsAnswer(**released.sums(), sha256=table.sha256, rows=len(table))
 
-    def _histograms(self, question: CutsQuestion) -> HistogramsAnswer:
+    def _histograms(self, question: messages.CutsQuestion) -> messages.HistogramsAnswer:
         """Count train rows between cuts."""
         released = self._release(question)
         cuts = question.by_column(released.silo.table.task.numeric or ())
         histograms = released.histograms(cuts)
-        return HistogramsAnswer(
+        return messages.HistogramsAnswer(
             counts=tuple(histogram.counts for histogram in histograms),
             values=tuple(histogram.values for histogram in histograms),
         )
 
-    def _encode(self, run: str, question: EncodeQuestion) -> CountsAnswer:
+    def _encode(self, run: str, question: messages.EncodeQuestion) -> messages.CountsAnswer:
         """Encode the rows, store them for this run, and return counts per (cell, label)."""
         released = self._release(question)
         table, encoder = released.silo.table, question.encoder
@@ -298,7 +285,7 @@ class Responder:
         self._released = None  # the enrolment is over
         self._session.rows.forget_columns()
         counts = {part: released.counts(part) for part in SPLITS}
-        return CountsAnswer(
+        return messages.CountsAnswer(
             floor=self._policy.disclosure.min_rows,
             policy=policy_sha256(self._policy),
             **{part: table for part, (table, _) in counts.items()},
@@ -311,7 +298,7 @@ class Responder:
         if self._consent is not None:
             self._consent.require_task(task)
 
-    def _release(self, question: SplitQuestion) -> ReleasedRows:
+    def _release(self, question: messages.SplitQuestion) -> ReleasedRows:
         """Return the rows with the agreed task, split as they always are."""
         task, policy = question.task, self._policy.disclosure
         self._require_task(task)

@@ -19,7 +19,21 @@ from mfairfl.wire.packing import SILO_NAME
 _EXTENSION = r"^([^\W\d][\w.]*:[^\W\d][\w.]*|\w[\w.+-]*)$"
 
 
-class AuditConsent(StrictModel):
+class _Written(StrictModel):
+    """How a file is written, as far as that is stated."""
+
+    delimiter: str | None = None
+    encoding: str | None = None
+    header: bool | None = None
+    sheet: str | None = None
+
+    @property
+    def format(self) -> FileFormat:
+        """How the file is written, as far as it is stated."""
+        return FileFormat(self.delimiter, self.encoding, self.header, self.sheet)
+
+
+class AuditConsent(_Written):
     """``[audit]`` of silo.toml: what a silo agrees to have counted in audits.
 
     Parameters
@@ -51,10 +65,6 @@ class AuditConsent(StrictModel):
     model_config = ConfigDict(use_attribute_docstrings=False)
 
     file: RelativePath | None = None
-    delimiter: str | None = None
-    encoding: str | None = None
-    header: bool | None = None
-    sheet: str | None = None
     label: str | None = None
     favourable: Text | None = None
     prediction: str | None = None
@@ -65,13 +75,8 @@ class AuditConsent(StrictModel):
     sensitive: tuple[str, ...] = Field(min_length=1)
     models: bool = False
 
-    @property
-    def format(self) -> FileFormat:
-        """How the file is written, as far as it is stated."""
-        return FileFormat(self.delimiter, self.encoding, self.header, self.sheet)
 
-
-class SiloSettings(Reading):
+class SiloSettings(_Written, Reading):
     """A silo's own settings; those of `Reading` say how its own file is written.
 
     Parameters
@@ -106,10 +111,6 @@ class SiloSettings(Reading):
     name: str = Field(pattern=SILO_NAME)
     csv: RelativePath
     state: RelativePath
-    delimiter: str | None = None
-    encoding: str | None = None
-    header: bool | None = None
-    sheet: str | None = None
     task: RelativePath | None = None
     extensions: tuple[Annotated[str, Field(pattern=_EXTENSION)], ...] = ()
     server: str | None = Field(default=None, pattern=r"^[^\s:/]+:\d{1,5}$")
@@ -117,11 +118,6 @@ class SiloSettings(Reading):
     key: RelativePath | None = None
     port: int = Field(default=9094, ge=1, le=65535)
     audit: AuditConsent | None = None
-
-    @property
-    def format(self) -> FileFormat:
-        """How the file is written, as far as it is stated."""
-        return FileFormat(self.delimiter, self.encoding, self.header, self.sheet)
 
 
 def load_silo(file: Path) -> SiloSettings:

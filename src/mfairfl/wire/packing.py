@@ -11,7 +11,7 @@ cells the task has, and refuses anything that does not fit, in one line.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
@@ -253,30 +253,22 @@ def unpack(message: type[M], packet: Packet, **sizes: int) -> M:
     >>> unpack(HelloAnswer, make_packet("hello", {"name": "east"})).name
     'east'
     """
-    if message.limits is not REQUEST:
-        parsed = parse_text(packet.text, message.limits)
-        if parsed.kind != message.kind:
-            raise MessageError(f"it answered with '{parsed.kind}'; '{message.kind}' was asked for")
-        return _checked(message, parsed.fields, packet.arrays, sizes)
+    request = message.limits is REQUEST
+    kind, fields = packet.request if request else parse_text(packet.text, message.limits)
+    if not request and kind != message.kind:
+        raise MessageError(f"it answered with '{kind}'; '{message.kind}' was asked for")
     try:
-        return _checked(message, packet.request.fields, packet.arrays, sizes)
-    except MessageError as error:
-        raise MessageError(f"a '{message.kind}' message: {error}") from None
-
-
-def _checked(
-    message: type[M], fields: Mapping[str, Any], named: Arrays, sizes: Mapping[str, int]
-) -> M:
-    arrays = _by_field(named)
-    for name in arrays:
-        if name not in message.model_fields:
-            raise MessageError(f"the array '{name}' was not asked for")
-    try:
+        arrays = _by_field(packet.arrays, message.model_fields)
         return message.model_validate(_merged(fields, arrays), context=sizes)
     except ValidationError as error:
-        raise MessageError(first_problem(error)) from None
-    except (ConfigError, DataError) as error:  # values that no task, plan or rule can have
-        raise MessageError(str(error)) from None
+        problem = first_problem(error)
+    except (
+        ConfigError,
+        DataError,
+        MessageError,
+    ) as error:  # no task, plan or rule has such values
+        problem = str(error)
+    raise MessageError(f"a '{message.kind}' message: {problem}" if request else problem)
 
 
 def make_packet(kind: str, fields: Mapping[str, Any], arrays: Arrays | None = None) -> Packet:
@@ -333,17 +325,20 @@ def _without_arrays(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any
     return left if isinstance(value, dict) else list(left.values())
 
 
-def _by_field(arrays: Arrays) -> dict[str, Any]:
-    """Return arrays by field: one, or a mapping where names have several parts."""
+def _by_field(arrays: Arrays, known: Container[str]) -> dict[str, Any]:
+    """Return arrays by known field: one, or a mapping where names have several parts."""
     fields: dict[str, Any] = {}
     for name, array in arrays.items():
+        unwanted = MessageError(f"the array '{name}' was not asked for")
+        if name.partition("/")[0] not in known:
+            raise unwanted
         *path, last = name.split("/", _DEPTH - 1)
         entries = fields
         for part in path:
             entries = entries.setdefault(part, {})
             if not isinstance(entries, dict):
-                raise MessageError(f"the array '{name}' was not asked for")
+                raise unwanted
         if last in entries:
-            raise MessageError(f"the array '{name}' was not asked for")
+            raise unwanted
         entries[last] = array
     return fields
