@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from test_enrolment import TERMS, Fresh
 
+from enrolments import TERMS, Fresh
 from mfairfl.coordinator.enrolment import enrol
 from mfairfl.errors import FederationError
 

@@ -11,39 +11,17 @@ import pandas as pd
 import pytest
 
 import federations as fed
-from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
+from enrolments import TASK, TERMS, Fresh
+from mfairfl.coordinator.enrolment import enrol
 from mfairfl.coordinator.transport import drive
-from mfairfl.data import EncoderConfig, Task, partition, table_from_frame
+from mfairfl.data import EncoderConfig, partition, table_from_frame
 from mfairfl.engine.checkpoint import read_sealed
 from mfairfl.engine.embedded import splits_of, summarize
-from mfairfl.engine.state import Refusal
-from mfairfl.errors import FederationError, MfairflError
+from mfairfl.errors import FederationError
 from mfairfl.fairness.constraints import Goal
-from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings
 from mfairfl.strategies.base import Summary
-from mfairfl.wire.enrolment_messages import ModelTerms
 from mfairfl.wire.packing import Packet
-
-TASK = Task(label="hired", favourable="yes", sensitive=("sex", "age"))
-TERMS = EnrolmentTerms(task=TASK, seed=3, model=ModelTerms(hidden=(4,)), validation=0.1)
-
-
-class Fresh:
-    """A transport whose every message reaches a new process: nothing is kept in memory."""
-
-    def __init__(self, settings, min_rows=1):
-        self._settings, self._policy = settings, fed.policy(min_rows=min_rows)
-
-    def exchange(self, asks):
-        found = {}
-        for name, packet in asks.items():
-            try:
-                found[name] = Responder(self._settings[name], self._policy).handle("run-1", packet)
-            except MfairflError as error:
-                found[name] = Refusal(str(error))
-        return found
-
 
 STANDARD = EncoderConfig(numeric="standard", min_level_rows=1)
 BINS = EncoderConfig(numeric="bins", bins=6, min_rows=12, indicators="bins", min_level_rows=90)

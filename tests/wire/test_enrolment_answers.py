@@ -9,9 +9,9 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
-from test_enrolment import TASK, TERMS, Fresh
 
 import federations as fed
+from enrolments import TASK, TERMS, Fresh
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.data import SPLITS, EncoderConfig
 from mfairfl.errors import FederationError
