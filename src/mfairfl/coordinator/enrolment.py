@@ -18,15 +18,7 @@ import numpy as np
 from pydantic import PlainSerializer, PlainValidator
 
 from mfairfl.coordinator.transport import Participants, Transport
-from mfairfl.data import (
-    SPLITS,
-    Attribute,
-    Encoder,
-    EncoderConfig,
-    EncoderStatistics,
-    Split,
-    Task,
-)
+from mfairfl.data import SPLITS, Attribute, Encoder, EncoderConfig, EncoderStatistics, Split, Task
 from mfairfl.data.agreement import Profile, settle
 from mfairfl.data.coding import Treated, treated
 from mfairfl.data.differences import FEW_ROWS, columns_of_sums, difference_lines, find_differences

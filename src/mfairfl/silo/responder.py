@@ -39,7 +39,7 @@ from mfairfl.text import one_line
 from mfairfl.training.execution import time_limit
 from mfairfl.wire import enrolment_messages as messages
 from mfairfl.wire.audit_messages import GroupsQuestion, unpack_audit
-from mfairfl.wire.packing import Message, Packet, pack, unpack
+from mfairfl.wire.packing import Packet, SiloAnswer, pack, unpack
 from mfairfl.wire.run_messages import Shape, answer_message, unpack_ask
 
 _ROWS = "rows.safetensors"  # the encoded rows of a run, and in the header what was agreed
@@ -132,7 +132,7 @@ class Responder:
             )
             return answer
 
-    def _answer(self, run: str, packet: Packet) -> Message:
+    def _answer(self, run: str, packet: Packet) -> SiloAnswer:
         """Return the answer to a request that may be answered at all."""
         if not _NAME.fullmatch(run) or run.startswith("."):
             raise MessageError(f"'{run}' is not a valid name of a run")
@@ -149,7 +149,7 @@ class Responder:
             raise MessageError(f"'{name}' knows no run '{run}'; it must be enrolled first")
         self._usage.count(run)
         session, policy = self._session, self._policy
-        answers: dict[str, Callable[[], Message]] = {
+        answers: dict[str, Callable[[], SiloAnswer]] = {
             "profile": lambda: self._profile(unpack(messages.ProfileQuestion, packet)),
             "sums": lambda: self._sums(unpack(messages.SumsQuestion, packet)),
             "cuts": lambda: self._histograms(unpack(messages.CutsQuestion, packet)),
@@ -180,7 +180,7 @@ class Responder:
 
     # ------------------------------------------------------------------ an enrolled run
 
-    def _compute(self, run: str, packet: Packet) -> Message:
+    def _compute(self, run: str, packet: Packet) -> SiloAnswer:
         """Measure, score or train, unless that is absurd or too much."""
         enrolled = self._open(run)
         ask = unpack_ask(packet, self._settings.name, enrolled.shape)
@@ -319,7 +319,7 @@ class Responder:
             self._about(split, released.counts(split)[0])
         return released
 
-    def _audit(self, packet: Packet) -> Message:
+    def _audit(self, packet: Packet) -> SiloAnswer:
         """Count decisions by group, label and score."""
         answer = count_decisions(self._session, self._policy, self._consent, unpack_audit(packet))
         self._about("audited", answer.decided.sum(axis=2))

@@ -25,7 +25,7 @@ from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
 from mfairfl.fairness.cells import Cells
 from mfairfl.strict_json import JsonLimits
 from mfairfl.wire.enrolment_messages import ModelTerms
-from mfairfl.wire.packing import Form, Message, Packet, RowChange, Sha256, UpTo, unpack
+from mfairfl.wire.packing import Form, Message, Packet, RowChange, Sha256, SiloAnswer, UpTo, unpack
 from mfairfl.wire.run_messages import COUNTED, MOST_MODELS, ScoreArrays, SentThresholds
 
 _LARGEST_LOSS = 40.0  # of a row: a probability of 0 that fails loses 36
@@ -50,7 +50,7 @@ class GroupsQuestion(Message):
     columns: PredictionColumns
 
 
-class GroupsAnswer(Message):
+class GroupsAnswer(SiloAnswer):
     """Names of groups, by column."""
 
     kind = "groups"
@@ -229,7 +229,7 @@ class SiloFacts(StrictModel):
 _Scored = Annotated[np.ndarray, Form.whole("cells", 3, "bins")]
 
 
-class AuditAnswer(Message):
+class AuditAnswer(SiloAnswer):
     """One client's counts without what is below its floor, and facts about them.
 
     Parameters

@@ -24,12 +24,12 @@ from mfairfl.plugins import MODELS
 from mfairfl.strict_json import JsonLimits
 from mfairfl.wire.packing import (
     NUMBERED,
-    PLAIN,
     Form,
     Message,
     Packet,
     RowChange,
     Sha256,
+    SiloAnswer,
     UpTo,
     unpack,
 )
@@ -86,7 +86,7 @@ class ProfileQuestion(Message):
     task: Task
 
 
-class ProfileAnswer(Message):
+class ProfileAnswer(SiloAnswer):
     """A description of the file."""
 
     kind = "profile"
@@ -131,7 +131,7 @@ class SumsQuestion(SplitQuestion):
     kind = "sums"
 
 
-class SumsAnswer(Message):
+class SumsAnswer(SiloAnswer):
     """Sums over a client's train rows and its others, and about its file.
 
     Parameters
@@ -249,7 +249,7 @@ _Histogram = Annotated[np.ndarray, Form.whole(UpTo(MOST_CUTS + 1))]
 _Values = Annotated[np.ndarray, Form(np.float64, (UpTo(MOST_CUTS + 1),), finite=False)]
 
 
-class HistogramsAnswer(Message):
+class HistogramsAnswer(SiloAnswer):
     """Train rows between cuts, in the order of the question's columns.
 
     Parameters
@@ -259,7 +259,6 @@ class HistogramsAnswer(Message):
     """
 
     kind = "histograms"
-    limits = PLAIN
 
     # A row is in one interval of each column.
     counts: Annotated[tuple[_Histogram, ...], NUMBERED, RowChange(entries=None, most=1)]
@@ -323,7 +322,7 @@ class SiloDisclosure(StrictModel):
     rows: dict[Split, int]
 
 
-class CountsAnswer(Message):
+class CountsAnswer(SiloAnswer):
     """A client's rows per (cell, label) of each split, 0 where withheld.
 
     Parameters
@@ -335,7 +334,6 @@ class CountsAnswer(Message):
     """
 
     kind = "counts"
-    limits = PLAIN
 
     floor: _Floor
     policy: Sha256

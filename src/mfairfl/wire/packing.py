@@ -31,9 +31,6 @@ Arrays = Mapping[str, np.ndarray]
 REQUEST = JsonLimits(characters=1 << 26, values=1 << 20)
 """The largest text of a request."""
 
-PLAIN = JsonLimits(characters=1024, values=64)
-"""The largest text of an answer that consists of arrays."""
-
 SILO_NAME = r"^\w[\w. -]{0,59}$"
 """The names that a silo may have."""
 
@@ -174,12 +171,20 @@ class RowChange:
 class Message(StrictModel):
     """What one side sends to the other.
 
-    A class declares the kind by which the receiver knows it, and how long its text may be. Fields
-    that depend on the rows of the sender's file are annotated with a `RowChange`.
+    A class declares the kind by which the receiver knows it, and how long its text may be.
     """
 
     kind: ClassVar[str]
     limits: ClassVar[JsonLimits] = REQUEST
+
+
+class SiloAnswer(Message):
+    """What a silo answers: all that leaves it.
+
+    Fields that depend on the rows of its file are annotated with a `RowChange`.
+    """
+
+    limits = JsonLimits(characters=1024, values=64)  # of an answer that consists of arrays
 
 
 class Hello(Message):
@@ -188,11 +193,10 @@ class Hello(Message):
     kind = "hello"
 
 
-class HelloAnswer(Message):
+class HelloAnswer(SiloAnswer):
     """A node's name."""
 
     kind = "hello"
-    limits = PLAIN
 
     name: str = Field(pattern=SILO_NAME, strict=True)
 
@@ -253,7 +257,7 @@ def unpack(message: type[M], packet: Packet, **sizes: int) -> M:
     >>> unpack(HelloAnswer, make_packet("hello", {"name": "east"})).name
     'east'
     """
-    request = message.limits is REQUEST
+    request = not issubclass(message, SiloAnswer)
     kind, fields = packet.request if request else parse_text(packet.text, message.limits)
     if not request and kind != message.kind:
         raise MessageError(f"it answered with '{kind}'; '{message.kind}' was asked for")

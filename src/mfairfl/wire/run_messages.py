@@ -21,11 +21,11 @@ from mfairfl.strict_json import JsonLimits
 from mfairfl.training.plan import Job, Report
 from mfairfl.wire.packing import (
     NUMBERED,
-    PLAIN,
     Form,
     Message,
     Packet,
     RowChange,
+    SiloAnswer,
     UpTo,
     pack,
     unpack,
@@ -170,11 +170,10 @@ def unpack_ask(packet: Packet, client: str, shape: Shape) -> Ask:
 _SumsTable = Annotated[np.ndarray, Form(np.float64, (len(SUMS), "cells", 2))]
 
 
-class MeasureAnswer(Message):
+class MeasureAnswer(SiloAnswer):
     """Sums and counts over (cell, label), in the order of `SUMS`, for each model and split."""
 
     kind = "measured"
-    limits = PLAIN
 
     # For each model a count, a decision and a score by 1 at most, and any loss.
     sums: Annotated[
@@ -214,11 +213,10 @@ class ScoreArrays(StrictModel):
         return ScoreSums(ScoreHistogram(self.histogram), self.rows, self.sums, self.losses)
 
 
-class ScoreAnswer(Message):
+class ScoreAnswer(SiloAnswer):
     """Sums and counts of a model's scores, for each split."""
 
     kind = "scores"
-    limits = PLAIN
 
     scores: dict[Split, ScoreArrays]
 
@@ -241,7 +239,7 @@ class _Outcome(StrictModel):
 _Update = Annotated[np.ndarray, Form(np.float32, ("weights",), finite=False)]
 
 
-class TrainAnswer(Message):
+class TrainAnswer(SiloAnswer):
     """Reports of the jobs whose outcome is sent.
 
     Parameters
@@ -260,7 +258,7 @@ class TrainAnswer(Message):
     control: Annotated[dict[str, _Update], RowChange()] = Field(default_factory=dict)
 
 
-def answer_message(answer: Answer) -> Message:
+def answer_message(answer: Answer) -> SiloAnswer:
     """Return the message that says what a client answers."""
     if isinstance(answer, dict):
         return ScoreAnswer(scores={s: ScoreArrays.of(sums) for s, sums in answer.items()})
