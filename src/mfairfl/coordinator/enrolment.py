@@ -20,7 +20,7 @@ from pydantic import PlainSerializer, PlainValidator
 from mfairfl.coordinator.transport import Participants, Transport
 from mfairfl.data import SPLITS, Attribute, Encoder, EncoderConfig, EncoderStatistics, Split, Task
 from mfairfl.data.agreement import Profile, settle
-from mfairfl.data.coding import Treated, treated
+from mfairfl.data.coding import Treated
 from mfairfl.data.differences import FEW_ROWS, columns_of_sums, difference_lines, find_differences
 from mfairfl.data.encoder import fit_encoder
 from mfairfl.data.sums import Histogram
@@ -160,8 +160,8 @@ def enrol(
             Treated(kind, *_lines(line))
             for kind, line in (
                 *agreement.treatment,
-                *treated("dropped", _left_out(profiles, used)),
-                *treated("filled", _filled_in(sums)),
+                *(Treated("dropped", line) for line in _left_out(profiles, used)),
+                *(Treated("filled", line) for line in _filled_in(sums)),
             )
         ),
     )
