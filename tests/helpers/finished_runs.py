@@ -8,11 +8,11 @@ from records import make_record
 
 ROUNDS = """\
 round,train_accuracy,train_demographic_parity_violation,test_accuracy,\
-test_demographic_parity_violation,test_equalized_odds_violation,train_equalized_odds_violation
+test_demographic_parity_violation,train_violation,test_violation
 0,0.25,0,0.2,0,0,0
-1,0.7,0.3,0.6,,0.4,0.5
-2,0.8,0.1,nan,0.2,0.3,0.2
-3,0.75,0.05,0.7,0.15,0.1,
+1,0.7,0.3,0.6,,0.3,
+2,0.8,0.1,nan,0.2,0.1,0.2
+3,0.75,0.05,0.7,0.15,0.05,0.15
 """
 CLIENTS = """\
 round,client,coefficient,train_rows

@@ -54,7 +54,7 @@ _ROWS: dict[str, dict[str, tuple[Kind, str]]] = {
             "Rows to audit, by the column split that `mfairfl predict` writes: test, validation, "
             "train or all; without it train rows are refused.",
         ),
-    },
+    }
 }
 
 

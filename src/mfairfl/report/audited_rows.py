@@ -159,11 +159,7 @@ def audit(
 
 
 def audit_content(
-    content: FileContent,
-    options: RowOptions,
-    *,
-    name: str,
-    baseline: Document | None = None,
+    content: FileContent, options: RowOptions, *, name: str, baseline: Document | None = None
 ) -> Document:
     """Audit rows that were read.
 

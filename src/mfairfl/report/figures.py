@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -205,61 +205,55 @@ def group_figures(
                 zero=True,
             )
         )
-    everyone = {number.name: number for number in overall}
-    return figures + [
-        _slices_figure(
-            section.groups, rate, words, name=f"{name}-{rate}", by=section.attribute,
-            overall=everyone.get(rate),
-        )
-        for rate in _RATES
-        if _is_defined(section.groups, rate)
-    ]  # fmt: skip
+    return figures + _slices_figures(
+        section.groups, _RATES, overall, words, name=name, by=section.attribute
+    )
 
 
 def client_figures(document: Document, words: Words) -> list[Figure]:
     """Return each client's accuracy, or else its selection rate, and the goals' violations."""
-    clients = document.clients
-    tolerances = {j.measure.name: j.tolerance for j in document.headline.judgements}
-    everyone = {number.name: number for number in document.overall}
-    rate = "accuracy" if _is_defined(clients, "accuracy") else "selection_rate"
-    return [
-        _slices_figure(
-            clients, number, words, name=f"client-{number}", by="client",
-            overall=everyone.get(number), tolerance=tolerances.get(number),
-        )
-        for number in (rate, *tolerances)
-        if _is_defined(clients, number)
-    ]  # fmt: skip
+    clients, judgements = document.clients, document.headline.judgements
+    accurate = any(client.get("accuracy").value is not None for client in clients)
+    numbers = ["accuracy" if accurate else "selection_rate", *(j.measure.name for j in judgements)]
+    limits = {judgement.measure.name: judgement.tolerance for judgement in judgements}
+    return _slices_figures(
+        clients, numbers, document.overall, words, name="client", by="client", limits=limits
+    )
 
 
-def _is_defined(slices: Sequence[Slice], name: str) -> bool:
-    return any(part.get(name).value is not None for part in slices)
-
-
-def _slices_figure(
+def _slices_figures(
     slices: Sequence[Slice],
-    number: str,
+    numbers: Iterable[str],
+    overall: Sequence[Measured],
     words: Words,
     *,
     name: str,
     by: str,
-    overall: Measured | None,
-    tolerance: float | None = None,
-) -> Figure:
-    unit = unit_of(number)
-    guides = _tolerance(tolerance, unit)
-    if overall is not None and overall.value is not None and not number.endswith("_violation"):
-        guides.append(Guide(value=overall.value, label=f"everyone {unit.one(overall.value)}"))
-    return _interval_figure(
-        [(part.name, part.numbers[number]) for part in slices if number in part.numbers],
-        unit,
-        name=name,
-        title=words.label(number),
-        detail=f" by {by}",
-        meaning=words.meaning(number),
-        guides=guides,
-        zero=number.endswith(("_violation", "_error")),
-    )
+    limits: Mapping[str, float | None] | None = None,
+) -> list[Figure]:
+    """Return one figure for each number that is defined somewhere."""
+    everyone = {number.name: number.value for number in overall}
+    figures = []
+    for number in dict.fromkeys(numbers):
+        if all(part.get(number).value is None for part in slices):
+            continue
+        unit, whole = unit_of(number), everyone.get(number)
+        guides = _tolerance((limits or {}).get(number), unit)
+        if whole is not None and not number.endswith("_violation"):
+            guides.append(Guide(value=whole, label=f"everyone {unit.one(whole)}"))
+        figures.append(
+            _interval_figure(
+                [(part.name, part.numbers[number]) for part in slices if number in part.numbers],
+                unit,
+                name=f"{name}-{number}",
+                title=words.label(number),
+                detail=f" by {by}",
+                meaning=words.meaning(number),
+                guides=guides,
+                zero=number.endswith(("_violation", "_error")),
+            )
+        )
+    return figures
 
 
 def ratio_figures(table: BiasTable, words: Words, name: str) -> list[Figure]:
@@ -347,10 +341,7 @@ def plane_figures(report: Document, words: Words) -> list[Figure]:
             if violation and accuracy and None not in (violation.value, accuracy.value):
                 points.append(
                     charts.PlanePoint(
-                        label=model.name,
-                        across=violation,
-                        up=accuracy,
-                        comparable=model.same_rows,
+                        label=model.name, across=violation, up=accuracy, comparable=model.same_rows
                     )
                 )
                 shown = f"accuracy {SHARE.one(accuracy.value)}, violation"

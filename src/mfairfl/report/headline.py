@@ -174,7 +174,13 @@ def run_headline(
         What is wrong with the run's files.
     """
     record, judgements = run.record, run_judgements(run)
-    task = record.task
+    task, warnings = record.task, [*altered, *record.warnings]
+    if run.split != "test":
+        warnings.append(
+            f"there are no test rows: every number is of {run.split} rows, which the model was "
+            "made for, and is better than it will be on others"
+        )
+    warnings += [record.served.note, *record.federation.warnings]
     return Headline(
         title=f"{task.label} “{task.favourable}”: {record.strategy} on {record.data.name}",
         what=(
@@ -184,7 +190,7 @@ def run_headline(
         verdict=verdict_sentence(judgements),
         cost=cost_sentence(run, baseline, changes),
         judgements=judgements,
-        warnings=_run_warnings(run, altered),
+        warnings=list(dict.fromkeys(filter(None, warnings))),
     )
 
 
@@ -243,19 +249,6 @@ def _goal(run: ReportedRun) -> str:
         f"it was not trained for fairness, and is judged by how much groups by {whom} differ in "
         f"{what}"
     )
-
-
-def _run_warnings(run: ReportedRun, altered: Sequence[str]) -> list[str]:
-    """List what makes the numbers doubtful, the worst first."""
-    record = run.record
-    warnings = [*altered, *record.warnings]
-    if run.split != "test":
-        warnings.append(
-            f"there are no test rows: every number is of {run.split} rows, which the model was "
-            "made for, and is better than it will be on others"
-        )
-    warnings += [record.served.note] if record.served.note else []
-    return list(dict.fromkeys([*warnings, *record.federation.warnings]))
 
 
 # ------------------------------------------------------------------ an audit

@@ -39,9 +39,16 @@ def training_history(run: ReportedRun) -> TrainingHistory:
         return TrainingHistory(
             rounds=numbers,
             served=_served(run.record.served, numbers),
-            curves=_curves(run, rows),
+            curves={
+                name: [_number(row[name]) for row in rows]
+                for split in SPLITS
+                for name in (f"{split}_accuracy", f"{split}_violation")
+                if name in rows[0]
+            },
             multipliers=_multipliers(run, logs),
-            conflicts=_conflicts(logs),
+            conflicts=[_finite(log.get("conflicts")) for log in logs]
+            if any("conflicts" in log for log in logs)
+            else [],
             coefficients=_coefficients(client_rows, numbers),
             set_aside=_set_aside(client_rows),
         )
@@ -70,28 +77,6 @@ def _served(served: ServedFacts, rounds: Sequence[int]) -> list[int]:
     ]
 
 
-def _curves(run: ReportedRun, rows: Rows) -> dict[str, list[Number]]:
-    """Return accuracy and the goal's violation of each split; the worst notion's of several."""
-    curves = {}
-    for split in SPLITS:
-        recorded = f"{split}_violation"
-        goal = [f"{split}_{name}" for name in run.aim.measures]
-        columns = {
-            f"{split}_accuracy": [f"{split}_accuracy"],
-            recorded: [recorded] if recorded in rows[0] else goal,
-        }
-        for curve, sources in columns.items():
-            if all(source in rows[0] for source in sources):
-                values = [[_number(row[source]) for source in sources] for row in rows]
-                curves[curve] = [_highest(numbers) for numbers in values]
-    return curves
-
-
-def _highest(values: Sequence[Number]) -> Number:
-    defined = [value for value in values if value is not None]
-    return max(defined) if len(defined) == len(values) else None
-
-
 def _number(text: str) -> Number:
     value = number_in(text)
     return value if math.isfinite(value) else None
@@ -99,15 +84,12 @@ def _number(text: str) -> Number:
 
 def _multipliers(run: ReportedRun, logs: Sequence[Mapping[str, Any]]) -> dict[str, list[Number]]:
     """Return each constraint's multiplier by round; none for methods without."""
-    logged = [log for log in logs if "multipliers" in log and "constraints" in log]
-    if not logged:
-        return {}
-    names = list(dict.fromkeys(name for log in logged for name in log["constraints"]))
-    labels = _constraint_labels(run, names)
     by_round = [
         dict(zip(log.get("constraints", ()), log.get("multipliers", ()), strict=True))
         for log in logs
     ]
+    names = list(dict.fromkeys(name for values in by_round for name in values))
+    labels = _constraint_labels(run, names) if names else {}
     return {labels[name]: [_finite(values.get(name)) for values in by_round] for name in names}
 
 
@@ -141,12 +123,6 @@ def _among(notion: str, event: str) -> str:
         return ""
     whom = {candidate.name: candidate.whom for candidate in item.events}
     return f"among {whom[event]}" if event in whom else event
-
-
-def _conflicts(logs: Sequence[Mapping[str, Any]]) -> list[Number]:
-    if not any("conflicts" in log for log in logs):
-        return []
-    return [_finite(log.get("conflicts")) for log in logs]
 
 
 def _coefficients(rows: Rows, rounds: Sequence[int]) -> dict[str, list[Number]]:

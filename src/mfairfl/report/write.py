@@ -75,10 +75,7 @@ def _is_report(path: Path) -> bool:
 
 
 def write_report(
-    runs: Sequence[str | Path],
-    out: str | Path | None = None,
-    *,
-    references: Sequence[str] = (),
+    runs: Sequence[str | Path], out: str | Path | None = None, *, references: Sequence[str] = ()
 ) -> tuple[Document, ReportFiles]:
     """Write the report of a run: the page, report.json and the model card.
 

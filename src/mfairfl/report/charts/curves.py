@@ -217,11 +217,7 @@ def _box(x: float, y: float, width: float) -> str:
 
 
 def _cells(
-    places: Sequence[int],
-    strips: Curves,
-    columns: Scale,
-    top: float,
-    span: tuple[float, float],
+    places: Sequence[int], strips: Curves, columns: Scale, top: float, span: tuple[float, float]
 ) -> Iterator[Markup]:
     """Draw all cells of one shade as one path: a file of many rounds stays small."""
     shapes: dict[int, str] = defaultdict(str)
