@@ -12,23 +12,18 @@ from hypothesis import strategies as st
 
 from mfairfl.colours import PALETTE
 from mfairfl.fairness.results import Measured
-from mfairfl.report.charts import (
-    Guide,
-    PlanePoint,
-    chart_style,
-    interval_chart,
-    line_chart,
-    plane_chart,
-    strip_chart,
-)
+from mfairfl.report.charts.curves import line_chart, strip_chart
 from mfairfl.report.charts.drawing import (
     SHADES,
+    Guide,
     Scale,
+    chart_style,
     fitted,
     shortened,
     text_width,
     ticks,
 )
+from mfairfl.report.charts.points import PlanePoint, interval_chart, plane_chart
 
 WORDS = {"name": "one", "title": "A title", "description": "What it shows."}
 BAD = "<script>alert(1)</script> & \"'"

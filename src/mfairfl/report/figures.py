@@ -12,8 +12,9 @@ from markupsafe import Markup
 from mfairfl.display.numbers import COUNT, PLAIN, POINTS, SHARE, Unit, capital, unit_of
 from mfairfl.fairness.results import Measured, Number, Section, Slice
 from mfairfl.files import write_atomically
-from mfairfl.report import charts
-from mfairfl.report.charts import Curves, Form, Guide
+from mfairfl.report.charts.curves import Curves, line_chart, strip_chart
+from mfairfl.report.charts.drawing import Form, Guide, svg_file
+from mfairfl.report.charts.points import PlanePoint, interval_chart, plane_chart
 from mfairfl.report.document import (
     BiasTable,
     Document,
@@ -118,7 +119,7 @@ def _interval_figure(
         else rows
     )
     in_points = "In percentage points." * (unit is POINTS)
-    chart = charts.interval_chart(
+    chart = interval_chart(
         shown,
         name=name,
         title=title + detail,
@@ -340,7 +341,7 @@ def plane_figures(report: Document, words: Words) -> list[Figure]:
             violation, accuracy = model.numbers.get(number), model.numbers.get("accuracy")
             if violation and accuracy and None not in (violation.value, accuracy.value):
                 points.append(
-                    charts.PlanePoint(
+                    PlanePoint(
                         label=model.name, across=violation, up=accuracy, comparable=model.same_rows
                     )
                 )
@@ -348,7 +349,7 @@ def plane_figures(report: Document, words: Words) -> list[Figure]:
                 spoken.append(f"{model.name}: {shown} {unit.one(violation.value)}")
         if len(points) < 2:
             continue
-        chart = charts.plane_chart(
+        chart = plane_chart(
             points,
             name=f"plane-{number}",
             title=f"Accuracy and {label} of {len(points)} models",
@@ -391,7 +392,7 @@ def _curves_figure(
     shown = {curve: values for curve, values in curves.items() if curve in strongest}
     if len(shown) < len(curves):
         meaning += f" The {len(shown)} strongest of {len(curves)} are shown; the table has all."
-    chart = charts.line_chart(
+    chart = line_chart(
         places,
         shown,
         name=name,
@@ -510,7 +511,7 @@ def _coefficients_figure(history: TrainingHistory) -> Figure:
         if any(values[i] is not None for values in coefficients.values())
     ]
     spoken = dict(list(shown.items())[:_MOST_SPOKEN])
-    chart = charts.strip_chart(
+    chart = strip_chart(
         [history.rounds[i] for i in places],
         {name: [values[i] for i in places] for name, values in shown.items()},
         name="course-coefficients",
@@ -555,6 +556,6 @@ def draw_training(run: str | Path) -> list[Path]:
     for name, drawn in (("rounds.svg", figures), ("clients.svg", coefficients)):
         if drawn:
             files.append(judged.path / name)
-            text = charts.svg_file([figure.chart for figure in drawn])
+            text = svg_file([figure.chart for figure in drawn])
             write_atomically(files[-1], text.encode())
     return files

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from mfairfl.display import DisplayTable
 from mfairfl.display.tables import fill
 from mfairfl.report import figures, tables
-from mfairfl.report.charts import chart_style
+from mfairfl.report.charts.drawing import chart_style
 from mfairfl.report.document import Document, Judgement, Outcome
 from mfairfl.report.figures import Figure
 from mfairfl.report.wording import Words
