@@ -223,6 +223,15 @@ def test_equal_strips_have_one_shade():
     assert "0.2 throughout" in texts(chart)
 
 
+def test_strips_that_differ_by_rounding_are_equal():
+    chart = strips([1, 2], {"a": [0.1 + 0.2, 0.3], "b": [0.3, 0.3]})
+    assert "0.3 throughout" in texts(chart)
+    assert (
+        len({n.get("class") for n in parsed(chart).iter("path")} & {f"h{i}" for i in range(1, 8)})
+        == 1
+    )
+
+
 def luminance(colour):
     channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]

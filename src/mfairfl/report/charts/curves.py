@@ -174,6 +174,8 @@ def strip_chart(
     values = [value for strip in strips.values() for value in strip]
     defined = [value for value in values if value is not None]
     low, high = (min(defined), max(defined)) if defined else (0.0, 1.0)
+    if form(low) == form(high):  # a difference that no label shows is rounding
+        high = low
     top = LINE * len(marks) + 4
     bottom = top + _PITCH * len(strips)
     first, last = (places[0], places[-1]) if places else (0, 0)
