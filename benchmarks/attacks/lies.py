@@ -207,7 +207,7 @@ def _wrong_groups(shard: Shard, cells: int) -> Shard:
 def _ten_times(shard: Shard, cells: int) -> Shard:
     """Enrol every row ten times, with the wrong label."""
     ten = np.repeat(np.arange(len(shard)), 10)
-    return _wrong_labels(shard.take(ten), cells)
+    return _wrong_labels(shard[ten], cells)
 
 
 _FLIP = _times(-1.0)

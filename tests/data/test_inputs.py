@@ -60,7 +60,7 @@ def test_dense_rows_by_hand():
     expected = [[5, 1, 0, 1], [6, 0, 1, 0], [7, 0, 0, 0]]
     assert rows.dense().tolist() == expected
     assert rows[1:].dense().tolist() == expected[1:]
-    assert rows.take(np.array([2, 0, 2])).dense().tolist() == [expected[i] for i in (2, 0, 2)]
+    assert rows[np.array([2, 0, 2])].dense().tolist() == [expected[i] for i in (2, 0, 2)]
     assert (len(rows), rows.layout, rows.nbytes) == (3, (1, 2, 4), 3 * 4 + 6 * 4)
     assert np.shares_memory(rows[1:].numbers, rows.numbers)
 

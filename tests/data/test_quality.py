@@ -7,13 +7,28 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from mfairfl.data import Task, load_dataset, partition, table_from_frame
-from mfairfl.data.quality import Distinct, copies_of, find_traps, trap_lines, traps_of
+from mfairfl.data import Table, Task, load_dataset, partition, table_from_frame
+from mfairfl.data.quality import Distinct, copies_of, trap_lines, traps_of
 from mfairfl.data.quality import alone as judge
 
 
 def alone(column, y):
     return judge(Distinct.of(column), y)
+
+
+def unlabelled(X):
+    """A table of features without groups, whose labels are too much alike to be judged."""
+    return Table(
+        X=X,
+        y=np.zeros(len(X), np.int8),
+        groups=np.empty((len(X), 0), np.int16),
+        attributes=(),
+        clients=None,
+        task=Task(label="y", favourable=1, sensitive=()),
+        name="people",
+        sha256="",
+        notes=(),
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,7 +165,7 @@ RNG = np.random.default_rng(1)
 
 
 def kinds(**columns):
-    found = find_traps(pd.DataFrame(columns), None, {})
+    found = traps_of(unlabelled(pd.DataFrame(columns)))
     return {trap.column: trap.kind for trap in found}
 
 
@@ -222,7 +237,7 @@ def test_a_column_that_repeats_another():
             "merged": [f"part {i // 2}" for i in level],
         }
     )
-    found = {(t.kind, t.column, t.of) for t in find_traps(X, None, {})}
+    found = {(t.kind, t.column, t.of) for t in traps_of(unlabelled(X))}
     assert found == {("duplicate", "name", "level"), ("duplicate", "inches", "height")}
 
 
@@ -278,7 +293,7 @@ def test_a_column_that_decides_the_label():
 
 def test_many_columns_of_a_kind_are_one_line():
     X = pd.DataFrame({f"c{i}": ["same"] * N for i in range(14)})
-    ((kind, line),) = trap_lines(find_traps(X, None, {}))
+    ((kind, line),) = trap_lines(traps_of(unlabelled(X)))
     assert kind == "constant"
     assert line.startswith("14 columns never change: c0 (same), c1 (same)")
     assert line.endswith("c9 (same) and 4 more: list them in ignore")

@@ -100,7 +100,7 @@ def test_logits_equal_the_dense_network_wherever_a_row_stands(numbers, hidden):
     expected = net(torch.tensor(weights).double(), X, hidden)
     torch.testing.assert_close(z, expected, rtol=1e-5, atol=1e-5)
     turned = np.roll(np.arange(700), 137)
-    other, (at,) = RowStore.from_arrays([(inputs.take(turned), y[turned], cells[turned])], cells=2)
+    other, (at,) = RowStore.from_arrays([(inputs[turned], y[turned], cells[turned])], cells=2)
     (again,) = logits([Probe(weights, at)], model, other)
     assert np.array_equal(again.numpy(), z.numpy()[turned])
 

@@ -371,28 +371,21 @@ def _differences(profile: Profile, task: Task, dated: Container[str]) -> Iterato
         if column is None or not column.values:
             continue
         if not column.numeric:
-            yield (
-                f"column '{name}': {column.texts} of {column.values} values are not numbers; "
-                "the other files hold numbers"
-            )
+            texts = f"{column.texts} of {column.values} values are not numbers"
+            yield f"column '{name}': {texts}; the other files hold numbers"
         elif column.dates != (name in dated):
             here, there = ("dates", "numbers") if column.dates else ("numbers", "dates")
             yield f"column '{name}' holds {here}; the other files hold {there}"
     label = profile.column(task.label)
-    if label is not None:
-        odd = sorted(set(label.levels) - set(label_codes(label.levels, task)))
-        if odd:
-            yield (
-                f"label column '{task.label}' holds '{odd[0]}'; agreed are "
-                f"'{task.favourable}' and '{task.unfavourable}'"
-            )
+    levels = {} if label is None else label.levels
+    if odd := sorted(set(levels) - set(label_codes(levels, task))):
+        agreed = f"agreed are '{task.favourable}' and '{task.unfavourable}'"
+        yield f"label column '{task.label}' holds '{odd[0]}'; {agreed}"
     for sensitive in task.sensitive:
         column = profile.column(sensitive.column)
         if column is None or sensitive.bins or sensitive.rest is not None:
             continue
-        odd = sorted(set(column.levels) - set(sensitive.levels or ()))
-        if odd:
-            yield (
-                f"sensitive column '{sensitive.column}' holds '{odd[0]}'; agreed groups are "
-                f"{', '.join(sensitive.levels or ())}: add bins, or rest, to the task"
-            )
+        groups = sensitive.levels or ()
+        if odd := sorted(set(column.levels) - set(groups)):
+            agreed = f"agreed groups are {', '.join(groups)}: add bins, or rest, to the task"
+            yield f"sensitive column '{sensitive.column}' holds '{odd[0]}'; {agreed}"

@@ -139,8 +139,7 @@ def income_table(frame: pd.DataFrame, name: str) -> IncomeTable:
     require_columns(frame.columns, ["PINCP"], name)
     people = len(frame)
     incomes = frame["PINCP"]
-    reduced = incomes.dtype.kind not in "iuf"
-    if reduced:
+    if reduced := incomes.dtype.kind not in "iuf":
         labels = _labels(incomes, name)
     else:
         filtered = ["AGEP", "WKHP", "PWGTP"]
@@ -169,8 +168,7 @@ def income_table(frame: pd.DataFrame, name: str) -> IncomeTable:
 def _labels(incomes: pd.Series[Any], name: str) -> pd.Series[Any]:
     if incomes.dtype.kind == "b":
         return incomes.map({False: INCOMES[0], True: INCOMES[1]})
-    strange = [value for value in incomes.unique() if value not in INCOMES]
-    if strange:
+    if strange := [value for value in incomes.unique() if value not in INCOMES]:
         raise DataError(
             f"{name}: PINCP holds {strange[0]!r}: expected incomes in dollars, or "
             f"'{INCOMES[0]}' and '{INCOMES[1]}'"
@@ -357,8 +355,7 @@ class CensusDataset(sources.BuiltIn):
             )
         if table.reduced:
             raise DataError(f"{address}: PINCP holds no incomes: not the Bureau's person records")
-        strangers = sorted(set(table.frame["STATE"].unique()) - {state})
-        if strangers:
+        if strangers := sorted(set(table.frame["STATE"].unique()) - {state}):
             raise DataError(f"{address} holds records of {', '.join(strangers)}: expected {state}")
         return table
 

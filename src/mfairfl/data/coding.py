@@ -109,15 +109,10 @@ def _codes_by_meaning(
     others = set(meanings.values()) - {favourable}
     if favourable not in meanings.values() and unfavourable is None:
         return {}
-    if not task.others_unfavourable and unfavourable is not None:
+    if not task.others_unfavourable and (unfavourable is not None or len(others) > 1):
         others &= {unfavourable}
-    elif not task.others_unfavourable and len(others) > 1:
-        others = set()
-    return {
-        text: int(meaning == favourable)
-        for text, meaning in meanings.items()
-        if meaning == favourable or meaning in others
-    }
+    coded = {favourable, *others}
+    return {text: int(m == favourable) for text, m in meanings.items() if m in coded}
 
 
 def coded_labels(
@@ -180,6 +175,17 @@ def listed(values: Sequence[str]) -> str:
     "'no', 'yes'"
     """
     return ", ".join(f"'{value}'" for value in values[:5]) + ", ..." * (len(values) > 5)
+
+
+def coded_groups(
+    columns: Columns, task: Task, remarks: Remarks
+) -> tuple[npt.NDArray[np.int16], Task]:
+    """Code the groups of every attribute, (rows, A), and fill in which there are."""
+    rows = len(next(iter(columns.values())).series)
+    codes, sensitive = np.empty((rows, len(task.sensitive)), np.int16), list(task.sensitive)
+    for i, s in enumerate(task.sensitive):
+        codes[:, i], sensitive[i] = group_codes(columns[s.column], s, remarks)
+    return codes, task.model_copy(update={"sensitive": tuple(sensitive)})
 
 
 def group_codes(
@@ -245,14 +251,12 @@ def group_gaps(column: Column, sensitive: Sensitive) -> npt.NDArray[np.bool_]:
 def _refuse_group(
     column: Column, position: int, sensitive: Sensitive, levels: tuple[str, ...]
 ) -> NoReturn:
-    text, place = column.text(position), column.place(position)
-    if sensitive.bins:
-        raise DataError(
-            f"{place}: '{text}' is in no bin of '{sensitive.name}' ({', '.join(levels)}): add a "
-            "bin, or rest= for all other values"
-        )
+    text, add = column.text(position), "add it to groups"
     problem = unknown("group", text, levels)
-    raise DataError(f"{place}: {problem}: add it to groups, or give rest= for all other values")
+    if sensitive.bins:
+        add = "add a bin"
+        problem = f"'{text}' is in no bin of '{sensitive.name}' ({', '.join(levels)})"
+    raise DataError(f"{column.place(position)}: {problem}: {add}, or rest= for all other values")
 
 
 def _check_groups(
@@ -264,8 +268,7 @@ def _check_groups(
     if unrecorded := sizes.pop(MISSING, 0):
         remarks.add(f"{where}: not recorded in {unrecorded} of {rows} rows")
     if sensitive.groups is not None:
-        small = ", ".join(f"'{group}' ({n})" for group, n in sizes.items() if n < 2)
-        if small:
+        if small := ", ".join(f"'{group}' ({n})" for group, n in sizes.items() if n < 2):
             remarks.add(f"{where}: groups with fewer than two members: {small}")
         return
     if sum(n > 0 for n in sizes.values()) < 2:
@@ -348,15 +351,14 @@ def without_missing(
 
 def _effect_of_leaving_out(lost: npt.NDArray[np.bool_], columns: Columns, task: Task) -> list[str]:
     """Return how leaving out rows changes the table; nothing if it hardly does."""
-    label = columns[task.label]
-    codes = label_codes(label.levels, task)
-    y = label.each(lambda text: codes.get(text, -1), np.int64)
+    labels = columns[task.label]
+    codes = label_codes(labels.levels, task)
+    y = labels.each(lambda text: codes.get(text, -1), np.int64)
     before, after = ((y[rows] == 1).mean() for rows in (y >= 0, (y >= 0) & ~lost))
     if lost.mean() <= MANY_ROWS and abs(after - before) <= MOVED_RATE:
         return []
-    effect = [
-        f"{task.label} = {task.favourable} in {before:.1%} of the rows before, {after:.1%} now"
-    ]
+    label = f"{task.label} = {task.favourable}"
+    effect = [f"{label} in {before:.1%} of the rows before, {after:.1%} now"]
     for sensitive in task.sensitive:
         column = columns[sensitive.column]
         gone = column.take(lost).counts

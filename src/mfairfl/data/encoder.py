@@ -79,12 +79,8 @@ class Inputs:
         """Return the number of rows."""
         return len(self.numbers)
 
-    def __getitem__(self, rows: slice) -> Inputs:
-        """Return consecutive rows as views, without a copy."""
-        return Inputs(self.numbers[rows], self.codes[rows], self.width)
-
-    def take(self, rows: npt.NDArray[np.intp]) -> Inputs:
-        """Return a copy of the rows at these positions."""
+    def __getitem__(self, rows: slice | npt.NDArray[np.intp]) -> Inputs:
+        """Return consecutive rows as views, or a copy of the rows at some positions."""
         return Inputs(self.numbers[rows], self.codes[rows], self.width)
 
     def dense(self) -> npt.NDArray[np.float32]:

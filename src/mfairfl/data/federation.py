@@ -54,13 +54,9 @@ class Shard:
         """Return the number of rows."""
         return len(self.y)
 
-    def __getitem__(self, rows: slice) -> Shard:
-        """Return consecutive rows as views, without a copy."""
+    def __getitem__(self, rows: slice | npt.NDArray[np.intp]) -> Shard:
+        """Return consecutive rows as views, or a copy of the rows at some positions."""
         return Shard(self.inputs[rows], self.y[rows], self.cells[rows], self.rows[rows])
-
-    def take(self, rows: npt.NDArray[np.intp]) -> Shard:
-        """Return a copy of the rows at these positions."""
-        return Shard(self.inputs.take(rows), self.y[rows], self.cells[rows], self.rows[rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

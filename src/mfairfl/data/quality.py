@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -190,47 +190,32 @@ class Trap(NamedTuple):
 
 
 def traps_of(table: Table) -> list[Trap]:
-    """Return the traps among a table's features."""
-    columns = [sensitive.column for sensitive in table.task.sensitive]
-    groups = dict(zip(columns, table.groups.T.astype(np.intp), strict=True))
-    measured = [c for c, r in table.task.columns.items() if r.date or r.thousands or r.decimal]
-    return find_traps(table.X, table.y, groups, measured)
-
-
-def find_traps(
-    X: pd.DataFrame,
-    y: npt.NDArray[np.int8] | None,
-    sensitive: Mapping[str, Codes],
-    measured: Collection[str] = (),
-) -> list[Trap]:
     """Return the features that decide the label, name rows, repeat another or say nothing.
 
-    Parameters
-    ----------
-    X
-        Features, as in `Table`.
-    y
-        Labels; None leaves out what needs them.
-    sensitive
-        Each row's group, by sensitive column. Of two equal columns the sensitive one stays; if
-        that is not a feature, the other one is a proxy.
-    measured
-        Columns written as dates or amounts: one day after the other looks like numbers of rows.
+    Of two equal columns the sensitive one stays; if that is not a feature, the other one is a
+    proxy.
 
     Examples
     --------
-    >>> X = pd.DataFrame({"no": np.arange(40.0), "place": ["here"] * 40})
-    >>> [(trap.kind, trap.column) for trap in find_traps(X, None, {})]
+    >>> from mfairfl.data import Task, table_from_frame
+    >>> people = {"no": range(40), "place": "here", "pay": [1, 2, 2, 3] * 10, "y": [0, 1] * 20}
+    >>> task = Task(label="y", favourable=1, sensitive=())
+    >>> table = table_from_frame(pd.DataFrame(people), task)
+    >>> [(trap.kind, trap.column) for trap in traps_of(table)]
     [('identifier', 'no'), ('constant', 'place')]
     """
-    if y is not None and np.bincount(y, minlength=2).min() < _ENOUGH_LABELS:
-        y = None
+    X, y, rules = table.X, table.y, table.task.columns
+    protected = [attribute.column for attribute in table.task.sensitive]
+    sensitive = dict(zip(protected, table.groups.T.astype(np.intp), strict=True))
+    # Of dates and amounts, one after the other looks like numbers of rows.
+    measured = {name for name, r in rules.items() if r.date or r.thousands or r.decimal}
+    judged = np.bincount(y, minlength=2).min() >= _ENOUGH_LABELS
     columns: dict[str, _ColumnSummary] = {}
     traps: list[Trap] = []
     for name in map(str, X.columns):
         distinct = Distinct.of(X[name])
         columns[name] = _ColumnSummary.of(distinct)
-        if y is not None and (rule := alone(distinct, y)).suspicious:
+        if judged and (rule := alone(distinct, y)).suspicious:
             why = f"accuracy {rule.accuracy:.3f}, that of the constant classifier "
             why += f"{rule.constant:.3f}; ROC-AUC {rule.auc:.3f}"
             traps.append(Trap("label", name, why))

@@ -331,8 +331,7 @@ class PublishedDataset(BuiltIn):
         names = [file.name for file in self.files]
         if path.is_file() and len(names) == 1:
             return [path.read_bytes()]
-        absent = [name for name in names if not (path / name).is_file()]
-        if absent:
+        if absent := [name for name in names if not (path / name).is_file()]:
             wanted = "a folder with" if len(names) > 1 else "the file, or a folder with,"
             raise DataError(f"{path}: no {absent[0]}; path= takes {wanted} {' and '.join(names)}")
         return [(path / name).read_bytes() for name in names]

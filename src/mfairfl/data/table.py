@@ -250,9 +250,7 @@ def cells_of(frame: Any, task: Task, *, name: str = "the frame") -> npt.NDArray[
         for s in task.sensitive
     ]
     coding.refuse_missing(gaps, "fill it in: decisions depend on the group")
-    groups = np.empty((len(next(iter(columns.values())).series), len(task.sensitive)), np.int16)
-    for i, sensitive in enumerate(task.sensitive):
-        groups[:, i] = coding.group_codes(columns[sensitive.column], sensitive)[0]
+    groups, task = coding.coded_groups(columns, task, coding.Remarks())
     return _cells(groups, task.attributes)
 
 
@@ -281,11 +279,7 @@ def table_from_columns(
     columns, task = _read_numbers(columns, task, remarks, partial=partial)
     columns, task, places = coding.without_missing(columns, task, name, remarks, partial=partial)
     y, task = coding.coded_labels(columns[task.label], task, remarks)
-    groups, resolved = np.empty((len(y), len(task.sensitive)), np.int16), list[Sensitive]()
-    for i, sensitive in enumerate(task.sensitive):
-        groups[:, i], known = coding.group_codes(columns[sensitive.column], sensitive, remarks)
-        resolved.append(known)
-    task = task.model_copy(update={"sensitive": tuple(resolved)})
+    groups, task = coding.coded_groups(columns, task, remarks)
     protected = [sensitive.column for sensitive in task.sensitive]
     for column in dict.fromkeys([task.label, *protected, *(task.categorical or ())]):
         if count := columns[column].coerced:

@@ -105,8 +105,7 @@ def _refuse_merged(path: Path, data: bytes, name: str) -> None:
         return
     import openpyxl  # noqa: PLC0415 - an extra
 
-    merged = openpyxl.load_workbook(io.BytesIO(data))[name].merged_cells.ranges
-    if merged:
+    if merged := openpyxl.load_workbook(io.BytesIO(data))[name].merged_cells.ranges:
         first = min(map(str, merged))
         raise DataError(f"{path}, sheet '{name}': the cells {first} are merged: split them")
 

@@ -90,8 +90,7 @@ def column_names(header: Sequence[Any], where: str, *, fix: str = "") -> pd.Inde
             f"{where}: column {names.index('') + 1} has no name: name it in the header, or leave "
             f"it out (a saved pandas index: write with index=False){fix}"
         )
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise DataError(f"{where}: column name '{repeated[0]}' occurs twice: rename one{fix}")
     return pd.Index(names, dtype="str")
 
