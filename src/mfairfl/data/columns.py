@@ -196,14 +196,16 @@ class Column:
             numbers = self._typed
             numbers = np.where(np.isin(numbers, missing[np.isfinite(missing)]), np.nan, numbers)
         else:
-            numbers = self._parsed(self.rules)
+            codes, texts = self._distinct
+            numbers = parse(texts, self.rules)[codes]
         # nan is "missing"; inf marks what is not a number, as no number may be that large.
         refused = np.abs(numbers) > LARGEST
         if not refused.any():
             return numbers
         recognised = self.recognised
         if recognised is not None:
-            return self._parsed(recognised.rules)
+            codes, texts = self._distinct
+            return parse(texts, recognised.rules)[codes]
         position = int(refused.argmax())
         text, place = self.text(position), self.place(position)
         endless = text.lstrip("+-").lower() in ("inf", "infinity")
@@ -216,11 +218,6 @@ class Column:
             f"{place}: '{text}' is not a number: correct it, leave the cell empty, declare it by "
             f"missing_codes in [task.columns.{self.name}], or list the column in categorical"
         )
-
-    def _parsed(self, rules: ColumnRules) -> npt.NDArray[np.float64]:
-        codes, texts = self._distinct
-        missing = set(rules.missing_codes)
-        return parse([MISSING if text in missing else text for text in texts], rules)[codes]
 
     @property
     def missing(self) -> npt.NDArray[np.bool_]:

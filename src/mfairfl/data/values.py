@@ -213,16 +213,18 @@ def parse(texts: Sequence[str], rules: ColumnRules) -> Floats:
     >>> parse(["1.200,50", "12 %", "?", "many"], ColumnRules(decimal=",", thousands="."))
     array([1200.5,   12. ,    nan,    inf])
     """
-    if rules.date is not None:
-        return _parse_dates(texts, rules.date)
-    decimal, thousands = rules.decimal or ".", rules.thousands or ""
-    pattern = _number_pattern(decimal, thousands)
-    return np.array([_number(text, pattern, decimal, thousands) for text in texts], np.float64)
+    missing = MISSING_NUMBERS.union(rules.missing_codes)
+    if rules.date is None:
+        decimal, thousands = rules.decimal or ".", rules.thousands or ""
+        pattern = _number_pattern(decimal, thousands)
+        read = [_number(text, pattern, decimal, thousands) for text in texts]
+        numbers = np.array(read, np.float64)
+    else:
+        numbers = _parse_dates(texts, rules.date)
+    return np.where([text in missing for text in texts], np.nan, numbers)
 
 
 def _number(text: str, pattern: re.Pattern[str], decimal: str, thousands: str) -> float:
-    if text in MISSING_NUMBERS:
-        return np.nan
     if text in ("True", "False"):
         return float(text == "True")
     if not pattern.fullmatch(text):
@@ -251,21 +253,17 @@ def _parse_dates(texts: Sequence[str], written: str) -> Floats:
     """Return days since 1970-01-01, or hours since midnight for a time without a date."""
     if not len(texts):
         return np.empty(0)
-    missing = np.array([text in MISSING_NUMBERS for text in texts])
     iso = written == "iso"
-    fits = np.array([not iso or _ISO.fullmatch(text) is not None for text in texts])
-    plain = [text if fit else None for text, fit in zip(texts, fits, strict=True)]
-    style = "ISO8601" if iso else written
+    plain = [text if not iso or _ISO.fullmatch(text) else None for text in texts]
+    cells, style = pd.Series(plain, dtype="str"), "ISO8601" if iso else written
     # An unusable format is refused when the rules are made, so what fails here is a cell.
-    moments = pd.to_datetime(
-        pd.Series(plain, dtype="str"), format=style, errors="coerce", utc=True
-    )
+    moments = pd.to_datetime(cells, format=style, errors="coerce", utc=True)
     if iso or "%Y" in written or "%y" in written:
         distances = (moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
     else:
         distances = (moments - moments.dt.normalize()) / pd.Timedelta(hours=1)
     numbers = np.asarray(distances.to_numpy(dtype=np.float64, na_value=np.inf))
-    return np.where(missing, np.nan, np.where(np.isnan(numbers), np.inf, numbers))
+    return np.where(np.isnan(numbers), np.inf, numbers)
 
 
 @dataclass(frozen=True, slots=True)
