@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from mfairfl.data import sources
 from mfairfl.data.census import CensusDataset
-from mfairfl.data.sources import Check, OfficialFile, OptionValue, PublishedDataset, cache_folder
 from mfairfl.data.table import Table, table_from_frame
 from mfairfl.data.task import Task
 from mfairfl.errors import ConfigError, DataError, require_known
@@ -61,8 +61,8 @@ class Dataset:
     licence: ClassVar[None] = None
     citation: ClassVar[str] = ""
     traps: ClassVar[tuple[str, ...]] = ()
-    files: ClassVar[tuple[OfficialFile, ...]] = ()
-    options: ClassVar[Mapping[str, OptionValue]] = MappingProxyType({})
+    files: ClassVar[tuple[sources.OfficialFile, ...]] = ()
+    options: ClassVar[Mapping[str, sources.OptionValue]] = MappingProxyType({})
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -73,7 +73,7 @@ class Dataset:
             raise ConfigError(f"data set '{self.name}': task= takes a mfairfl.data.Task")
 
 
-Entry = PublishedDataset | CensusDataset | Dataset
+Entry = sources.PublishedDataset | CensusDataset | Dataset
 """What a name may stand for."""
 
 
@@ -81,7 +81,7 @@ def _published() -> dict[str, Entry]:
     """Read the catalogue: official files with their sums, or an address with a file per state."""
     text = (resources.files("mfairfl.data") / "catalog.toml").read_text(encoding="utf-8")
     return {
-        name: (PublishedDataset if "files" in facts else CensusDataset)(name=name, **facts)
+        name: (sources.PublishedDataset if "files" in facts else CensusDataset)(name=name, **facts)
         for name, facts in tomllib.loads(text).items()
     }
 
@@ -180,23 +180,23 @@ def load_dataset(
     file = None if path is None else Path(path)
     if isinstance(entry, Dataset):
         source = f"read by data set {entry.name}" + ("" if path is None else f" from {path}")
-        table = table_from_frame(entry.read(file), chosen, name=entry.name)
-        return replace(table, notes=(source, *table.notes))
-    raw = entry.read(
-        file,
-        folder=cache_folder(data_home) / entry.name,
-        offline=offline,
-        strict=verify,
-        options=used,
-        chosen=options.keys(),
-    )
+        raw = sources.RowsRead(entry.read(file), None, (source,), entry.task)
+    else:
+        raw = entry.read(
+            file,
+            folder=sources.cache_folder(data_home) / entry.name,
+            offline=offline,
+            strict=verify,
+            options=used,
+            chosen=options.keys(),
+        )
     frame = _propublica_rows(raw.frame) if used.get("filtered") else raw.frame
     chosen = task or _task(entry, raw.task, sensitive, used)
     table = table_from_frame(frame, chosen, name=entry.name, sha256=raw.sha256)
     return replace(table, notes=(*raw.notes, *table.notes))
 
 
-def _options(dataset: Entry, chosen: Mapping[str, object]) -> dict[str, OptionValue]:
+def _options(dataset: Entry, chosen: Mapping[str, object]) -> dict[str, sources.OptionValue]:
     """Return every option of a data set: its defaults, and the values chosen in their place."""
     where, defaults = f"data set {dataset.name}", dict(dataset.options)
     if chosen and not defaults:
@@ -208,7 +208,7 @@ def _options(dataset: Entry, chosen: Mapping[str, object]) -> dict[str, OptionVa
     }
 
 
-def _option(where: str, value: object, default: OptionValue) -> OptionValue:
+def _option(where: str, value: object, default: sources.OptionValue) -> sources.OptionValue:
     """Return a value of the default's kind; names may be one text with commas."""
     if isinstance(default, bool):
         if isinstance(value, bool):
@@ -225,7 +225,10 @@ def _option(where: str, value: object, default: OptionValue) -> OptionValue:
 
 
 def _task(
-    dataset: Entry, task: Task, sensitive: Sequence[str] | None, options: Mapping[str, OptionValue]
+    dataset: Entry,
+    task: Task,
+    sensitive: Sequence[str] | None,
+    options: Mapping[str, sources.OptionValue],
 ) -> Task:
     """Keep the chosen attributes, by default the first, and the features that no option drops."""
     if isinstance(dataset, Dataset):
@@ -250,7 +253,7 @@ def _propublica_rows(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[keep].reset_index(drop=True)
 
 
-def verify(name: str | None = None, *, data_home: str | Path | None = None) -> list[Check]:
+def verify(name: str | None = None, *, data_home: str | Path | None = None) -> list[sources.Check]:
     """Compare the bundled and cached files of published data sets with their sums.
 
     Without a name every file on this machine is compared; with one, a data set that was never
@@ -261,12 +264,12 @@ def verify(name: str | None = None, *, data_home: str | Path | None = None) -> l
     >>> [(check.file, check.ok) for check in verify("bank")]
     [('bank-full.csv', True)]
     """
-    checks: list[Check] = []
+    checks: list[sources.Check] = []
     names = filter(DATASETS.is_builtin, DATASETS.names()) if name is None else (name,)
     for dataset in map(DATASETS.get, names):
         if isinstance(dataset, Dataset):
             raise DataError(f"data set '{name}' is not a published one: no sha256 to compare")
-        compared = dataset.checks(cache_folder(data_home) / dataset.name)
+        compared = dataset.checks(sources.cache_folder(data_home) / dataset.name)
         checks += [check for check in compared if name is not None or check.found is not None]
     return checks
 

@@ -362,9 +362,7 @@ class CensusDataset(sources.BuiltIn):
     def _local(self, path: Path, year: int, states: Sequence[str] | None) -> sources.RowsRead:
         """Read the user's own file or folder; without `states` whatever states it holds."""
         if not path.exists():
-            raise DataError(
-                f"no such file: {path}: path= takes a Parquet, CSV or zip file, or a folder"
-            )
+            raise DataError(f"no such file: {path}: give a Parquet, CSV or zip file, or a folder")
         if path.is_dir():
             table, digest, kind = _folder(path, year, states)
         else:

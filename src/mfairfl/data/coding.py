@@ -279,10 +279,7 @@ def _check_groups(
         )
     if few := [group for group, count in sizes.items() if count < 2]:
         members = "one member" if sizes[few[0]] else "no member"
-        raise DataError(
-            f"{where}: group '{few[0]}' has {members}: merge it with others by bins (or values "
-            "and rest)"
-        )
+        raise DataError(f"{where}: group '{few[0]}' has {members}: merge it with others by bins")
 
 
 class Gap(NamedTuple):

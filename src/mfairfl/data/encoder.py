@@ -459,9 +459,8 @@ class Encoder(StrictModel):
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            raise DataError(
-                f"{name} is not an encoder of mfairfl: {first_problem(error)}: write it again"
-            ) from error
+            problem = f"{name} is not an encoder of mfairfl: {first_problem(error)}"
+            raise DataError(f"{problem}: write it again") from error
 
     @property
     def sha256(self) -> str:

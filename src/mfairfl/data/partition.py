@@ -178,9 +178,7 @@ def _by_column(
         )
     rows = rows_by_name(table.clients)
     if clients not in (None, len(rows)):
-        raise DataError(
-            f"clients={clients}, but the client column names {len(rows)}: leave it out"
-        )
+        raise DataError(f"clients={clients}, but the client column names {len(rows)}: omit it")
     return rows
 
 

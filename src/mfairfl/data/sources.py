@@ -187,9 +187,8 @@ class CacheEntry:
                 ) from error
         check = cached.check
         if not check.ok:
-            raise DataError(
-                f"{check.file} has sha256 {check.found}, expected {check.expected}: {self._remedy}"
-            )
+            problem = f"{check.file} has sha256 {check.found}, expected {check.expected}"
+            raise DataError(f"{problem}: {self._remedy}")
         return cached
 
     def _write(self, data: bytes, facts: Mapping[str, Any]) -> CachedTable:
@@ -207,8 +206,8 @@ OptionValue = StrictBool | StrictInt | tuple[str, ...]
 class RowsRead(NamedTuple):
     """The rows of a data set: raw frame, hash of their source, where from, what columns mean."""
 
-    frame: pd.DataFrame
-    sha256: str
+    frame: Any
+    sha256: str | None
     notes: tuple[str, ...]
     task: Task
 
@@ -346,9 +345,7 @@ class PublishedDataset(BuiltIn):
             layout = {"sep": self.delimiter, "skiprows": file.skip_lines, **head, **_AS_TEXT}
             frame = read_csv(BytesIO(data), file.name, **layout)
             if absent := [name for name in columns if name not in frame]:
-                raise DataError(
-                    f"{file.name}: no column '{absent[0]}': give the official file of {self.name}"
-                )
+                raise DataError(f"{file.name}: no column '{absent[0]}': give the official file")
             # Of a name that occurs twice, the first keeps it; the copies are equal.
             frame = frame[columns]
             first = sum(map(len, frames))

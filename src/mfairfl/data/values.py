@@ -118,9 +118,7 @@ class ColumnRules(StrictModel):
                 "thousands: set decimal as well"
             )
         if self.date is not None and self.date != "iso" and not _FORMAT.search(self.date):
-            raise ConfigError(
-                f"date '{self.date}' is not a format: give 'iso' or one such as '%d.%m.%Y'"
-            )
+            raise ConfigError(f"date '{self.date}' is not 'iso' or a format such as '%d.%m.%Y'")
         return self
 
     def over(self, others: ColumnRules) -> ColumnRules:

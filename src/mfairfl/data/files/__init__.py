@@ -165,11 +165,11 @@ def _arrow(path: Path, contents: Contents) -> pd.DataFrame:
     try:
         if contents.kind == "parquet":
             footer = pyarrow.parquet.read_metadata(pa.BufferReader(contents.data))
-            records.refuse_cells(path, footer.num_rows, footer.num_columns)
+            records.refuse_cells(path, footer.num_columns, footer.num_rows)
             frame = pd.read_parquet(io.BytesIO(contents.data))
         else:
             table = pyarrow.feather.read_table(pa.BufferReader(contents.data))
-            records.refuse_cells(path, table.num_rows, table.num_columns)
+            records.refuse_cells(path, table.num_columns, table.num_rows)
             frame = table.to_pandas()
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]

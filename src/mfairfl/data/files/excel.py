@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from mfairfl.data.files.records import frame_of_records, refuse_columns
+from mfairfl.data.files.records import frame_of_records, refuse_cells
 from mfairfl.errors import DataError, unknown
 
 Row = tuple[Any, ...]
@@ -86,7 +86,7 @@ def _rows(path: Path, sheet: Any) -> Iterator[Row]:
     cells = 0
     for line, row in enumerate(sheet.iter_rows(values_only=True), 1):
         cells += len(row)
-        refuse_columns(path, len(row))
+        refuse_cells(path, len(row))
         if line > _MOST_ROWS or cells > _MOST_CELLS:
             raise DataError(
                 f"{path}, sheet '{sheet.title}' has more than {_MOST_ROWS:,} rows or "

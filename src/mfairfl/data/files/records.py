@@ -122,12 +122,12 @@ def first_line_notes(
     return (f"{path}: the first line looks like data ({shown}): give {_NO_HEADER}",)
 
 
-def refuse_columns(path: Path, columns: int) -> None:
-    """Refuse a table that is too wide.
+def refuse_cells(path: Path, columns: int, rows: int = 1) -> None:
+    """Refuse a table that is too wide, or has too many cells in all.
 
     Examples
     --------
-    >>> refuse_columns(Path("people.csv"), 300_000)
+    >>> refuse_cells(Path("people.csv"), 300_000)
     Traceback (most recent call last):
     ...
     mfairfl.errors.DataError: people.csv has 300,000 columns, more than the 16,384 that are read: \
@@ -138,11 +138,6 @@ leave columns out, or write the file with its rows and columns exchanged
             f"{path} has {columns:,} columns, more than the {MOST_COLUMNS:,} that are read: leave "
             "columns out, or write the file with its rows and columns exchanged"
         )
-
-
-def refuse_cells(path: Path, rows: int, columns: int) -> None:
-    """Refuse a table that is too wide, or has too many cells in all."""
-    refuse_columns(path, columns)
     if rows * columns > MOST_CELLS:
         raise DataError(
             f"{path} has {rows:,} × {columns:,} cells (rows × columns), more than the "
@@ -182,7 +177,7 @@ def read_delimited(
             problem = f" with delimiter {stated!r}"
             fix = f"{_DELIMITERS[likely]} seems right, give delimiter={likely!r}"
         raise DataError(f"{path}: found one column ('{first[0][:60]}'){problem}: {fix}")
-    refuse_columns(path, len(first))
+    refuse_cells(path, len(first))
     frame = _read_plain(source, delimiter, len(first), skip=line - (header is False))
     if frame is not None:
         frame.columns = names_of_record(path, first, header=header)
@@ -302,7 +297,7 @@ def read_json(path: Path, text: str) -> pd.DataFrame:
         places.append(place)
         # A key that is absent from a record is a cell of it nonetheless.
         names.update(records[-1])
-        refuse_cells(path, len(records), len(names))
+        refuse_cells(path, len(names), len(records))
     if not records:
         raise DataError(f'{path} has no records: expected objects such as {{"age": 31}}')
     frame = pd.DataFrame(records, index=pd.Index(places, name=unit), dtype="str").fillna("")
