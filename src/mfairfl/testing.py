@@ -88,7 +88,7 @@ def check_notion(notion: Notion) -> None:
 # ------------------------------------------------------------------ small federations
 
 
-def people(sites: Mapping[str, int] = SITES) -> pd.DataFrame:
+def people(seed: int = 7, sites: Mapping[str, int] = SITES) -> pd.DataFrame:
     """Draw applicants of several sites; north has no women, and south hired nobody.
 
     Examples
@@ -96,7 +96,7 @@ def people(sites: Mapping[str, int] = SITES) -> pd.DataFrame:
     >>> people(sites={"east": 3}).columns.tolist()
     ['skill', 'years', 'job', 'sex', 'age', 'site', 'hired']
     """
-    rng, n = np.random.default_rng(7), sum(sites.values())
+    rng, n = np.random.default_rng(seed), sum(sites.values())
     site = np.repeat(list(sites), list(sites.values()))
     male = (rng.random(n) < 0.5) | (site == "north")
     old = rng.random(n) < 0.4
@@ -115,9 +115,12 @@ def people(sites: Mapping[str, int] = SITES) -> pd.DataFrame:
     )
 
 
-def people_federation(sites: Mapping[str, int] = SITES) -> Federation:
+def people_federation(
+    frame: pd.DataFrame | None = None, *, validation: float = 0.0, seed: int = 0
+) -> Federation:
     """Return `people` as clients, one for each site."""
-    return partition(table_from_frame(people(sites), TASK, name="people"), "column", seed=0)
+    table = table_from_frame(people() if frame is None else frame, TASK, name="people")
+    return partition(table, "column", seed=seed, validation=validation)
 
 
 @dataclass
@@ -264,7 +267,7 @@ def survives_hard_clients(strategy: Strategy) -> None:
     """Train with a client that lacks a group, one that lacks a class, and one of a single row."""
     _require_sound(*_SmallRun(strategy).run())
     sites = {"east": 50, "solo": 1, "west": 40}
-    _require_sound(*_SmallRun(strategy, people_federation(sites)).run())
+    _require_sound(*_SmallRun(strategy, people_federation(people(sites=sites))).run())
 
 
 @_promise("training lowers the loss")
@@ -405,7 +408,7 @@ def takes_part_of_the_clients(strategy: Strategy) -> None:
 @_promise("equal clients count equally")
 def treats_equal_clients_alike(strategy: Strategy) -> None:
     """Give clients with the same rows the same coefficient."""
-    one = people_federation({"east": 60})
+    one = people_federation(people(sites={"east": 60}))
     east = one.clients[0]
     three = replace(one, clients=tuple(replace(east, name=name) for name in "abc"))
     # Full batches leave no random order; one round, before any state tells the clients apart.
