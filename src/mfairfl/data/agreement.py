@@ -204,7 +204,8 @@ def agree(profiles: Sequence[Profile], task: Task) -> Agreement:
     dated = set()
     for name in numeric:
         dates = [c.dates for c in _columns(ordered, name) if c.values and c.numeric]
-        dated |= {name} if 2 * sum(dates) > len(dates) else set()
+        if 2 * sum(dates) > len(dates):
+            dated.add(name)
     refused = {}
     for profile in ordered:
         if lines := tuple(islice(_differences(profile, resolved, dated), _SHOWN)):

@@ -120,8 +120,9 @@ def read_archive(file: IO[bytes], name: str) -> pd.DataFrame:
 
 
 def _read_people(source: Any, name: str) -> pd.DataFrame:
-    wanted = {"usecols": lambda column: column.upper() in _WANTED}
-    return sources.read_csv(source, name, low_memory=False, **wanted).rename(columns=str.upper)
+    options = {"usecols": lambda column: column.upper() in _WANTED, "low_memory": False}
+    frame = sources.read_csv(source, name, **options)
+    return frame.rename(columns=str.upper)
 
 
 def income_table(frame: pd.DataFrame, name: str) -> IncomeTable:

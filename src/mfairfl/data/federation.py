@@ -232,7 +232,16 @@ def federation_from_tables(
     if not tables:
         raise DataError("no client tables: give a mapping of client name to table")
     tables = dict(sorted(tables.items()))
-    _check_tasks(tables)
+    (first, reference), *others = tables.items()
+    for other, table in others:
+        theirs = dict(table.task)
+        for key, value in reference.task:
+            if theirs[key] != value:
+                raise DataError(
+                    f"clients '{first}' and '{other}' differ in their task's {key} "
+                    f"({value!r} and {theirs[key]!r}): set {key} in the Task both tables are "
+                    "read with"
+                )
     split = functools.partial(split_client, seed=seed, test=test, validation=validation)
     notes, treatment = list[str](), list[Treated]()
     for client, table in tables.items():
@@ -250,19 +259,6 @@ def federation_from_tables(
         options={"test": test, "validation": validation},
         encoding=encoder,
     )
-
-
-def _check_tasks(tables: Mapping[str, Table]) -> None:
-    (first, table), *others = tables.items()
-    for other, second in others:
-        theirs = dict(second.task)
-        for key, value in table.task:
-            if theirs[key] != value:
-                raise DataError(
-                    f"clients '{first}' and '{other}' differ in their task's {key} "
-                    f"({value!r} and {theirs[key]!r}): set {key} in the Task both tables are "
-                    "read with"
-                )
 
 
 def assemble(

@@ -167,7 +167,8 @@ class Reading(DocumentedModel):
     def _whole(self) -> ColumnRules:
         """The rules of the file."""
         stated = {key: getattr(self, key) for key in ("decimal", "thousands", "missing_codes")}
-        return ColumnRules.model_construct(**stated)  # of a column, a separator may have a mark
+        # Not validated: a separator that clashes here may go with a column's own decimal mark.
+        return ColumnRules.model_construct(**stated)
 
     def read_as(self, other: Reading | None) -> Reading:
         """Return how a file is read that has rules of its own; they override these."""
