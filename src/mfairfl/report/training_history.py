@@ -85,7 +85,9 @@ def _number(text: str) -> Number:
 def _multipliers(run: ReportedRun, logs: Sequence[Mapping[str, Any]]) -> dict[str, list[Number]]:
     """Return each constraint's multiplier by round; none for methods without."""
     by_round = [
-        dict(zip(log.get("constraints", ()), log.get("multipliers", ()), strict=True))
+        dict(zip(log["constraints"], log["multipliers"], strict=True))
+        if {"constraints", "multipliers"} <= log.keys()
+        else {}
         for log in logs
     ]
     names = list(dict.fromkeys(name for values in by_round for name in values))
