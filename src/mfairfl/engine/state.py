@@ -24,12 +24,12 @@ Scored = Mapping[Split, Mapping[str, ScoreSums]]
 """For each split, each client's sums and counts of a model's scores."""
 
 
-_FITTING: dict[str, tuple[str, ...]] = {
-    "ensemble": ("last", "average", "select"),
-    "personal": ("last",),
+# What a strategy serves other than one model, in words, and the output rules that fit.
+_FITTING: dict[str, tuple[str, tuple[str, ...]]] = {
+    "ensemble": ("an ensemble of the clients' models", ("last", "average", "select")),
+    "personal": ("each client its own", ("last",)),
 }
 _FAIR = ("select", "mixture", "threshold")  # rules that look at a violation
-_SERVED = {"ensemble": "an ensemble of the clients' models", "personal": "each client its own"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +74,11 @@ class Setup:
     def __post_init__(self) -> None:
         check_robust(self.robust, self.strategy.card)
         serves, rule = self.strategy.card.serves, self.output.rule
-        fitting = _FITTING.get(serves, RULES)
+        served, fitting = _FITTING.get(serves, ("one model", RULES))
         if rule not in fitting:
             raise ConfigError(
                 f"output.rule = '{rule}' does not fit a strategy that serves "
-                f"{_SERVED[serves]}; use one of: {', '.join(fitting)}"
+                f"{served}; use one of: {', '.join(fitting)}"
             )
         if not self.summary.attributes and (self.strategy.card.constrained or rule in _FAIR):
             raise ConfigError(

@@ -193,20 +193,15 @@ def _stacked(members: Sequence[tuple[Probe, int]], model: Model) -> Tensor:
 
 def _ensembles(z: Tensor, probes: Sequence[Probe]) -> Tensor:
     """Return the logits of all probes' rows, given those of each of their models."""
-    models = np.array([_models(probe) for probe in probes])
-    counts = np.array([len(probe.rows) for probe in probes], dtype=np.int64)
-    before, after = (np.cumsum(n) - n for n in (models * counts, counts))
-    joint = torch.zeros(whole_lanes(int(counts.sum())), dtype=torch.float64)
-    alike: dict[tuple[int, int], list[int]] = {}
-    for i, probe in enumerate(probes):
-        alike.setdefault((id(probe.weights), id(probe.shares)), []).append(i)
-    for same in alike.values():
-        rows, count = counts[same], int(counts[same].sum())
-        members = torch.zeros(int(models[same[0]]), whole_lanes(count), dtype=torch.float64)
-        for r, member in enumerate(members):
-            member[:count] = z[_spans(before[same] + r * rows, rows)]
-        logit = members[0] if len(members) == 1 else _ensemble(members, _shares(probes[same[0]]))
-        joint[_spans(after[same], rows)] = logit[:count]
+    joint = torch.zeros(whole_lanes(sum(len(probe.rows) for probe in probes)), dtype=torch.float64)
+    at = to = 0
+    for probe in probes:
+        models, count = _models(probe), len(probe.rows)
+        members = torch.zeros(models, whole_lanes(count), dtype=torch.float64)
+        members[:, :count] = z[at : at + models * count].view(models, count)
+        logit = members[0] if models == 1 else _ensemble(members, _shares(probe))
+        joint[to : to + count] = logit[:count]
+        at, to = at + models * count, to + count
     return joint
 
 

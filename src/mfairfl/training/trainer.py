@@ -192,16 +192,6 @@ def _flat(table: Table2 | np.ndarray | None, cells: int, default: float) -> np.n
     return np.append(flat, (default, default))
 
 
-@dataclass(frozen=True, slots=True)
-class _Batches:
-    """One step of a stack, (S, B): row numbers, their weights, labels, strata if priced."""
-
-    rows: Tensor
-    weight: Tensor
-    y: Tensor
-    strata: Tensor | None = None
-
-
 class _Stack:
     """Jobs that advance together, most steps first."""
 
@@ -244,7 +234,11 @@ class _Stack:
         if first.linear is not None:
             self._linear = _padded([w.linear for w in works if w.linear is not None], width)
             self._linear.mul_(torch.tensor(shares).unsqueeze(1))
-        self._begin_moving()
+        relative = [i for i, moving in self._moving.items() if moving.setting.relative]
+        measured = dict(zip(relative, self._measured(relative), strict=True))
+        for i, multipliers in self._moving.items():
+            multipliers.begin(self._store.counts(works[i].rows), measured.get(i))
+            self._reprice(i)
 
     @torch.no_grad()
     def run(self) -> None:
@@ -253,15 +247,15 @@ class _Stack:
             last = min(first + _CHUNK, self._steps[0])
             for step, batch in enumerate(self._lay_out(first, last), start=first):
                 check_time()
-                self._step(step, batch)
-                self._end_of_epoch(step, len(batch.rows))
+                self._step(step, *batch)
+                self._end_of_epoch(step, len(batch[0]))
 
     def _active(self, step: int) -> int:
         """Return how many jobs take this step; they come first."""
         return bisect_left(self._steps, -step, key=operator.neg)
 
-    def _lay_out(self, first: int, last: int) -> Iterator[_Batches]:
-        """Return the batches of steps first … last − 1."""
+    def _lay_out(self, first: int, last: int) -> Iterator[list[Tensor]]:
+        """Yield steps first … last − 1: numbers of rows, weights, labels, strata if priced."""
         shape = last - first, self._active(first), self._decks[0].width
         index, weight = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
         for i in range(shape[1]):
@@ -274,40 +268,33 @@ class _Stack:
             parts.append(self._store.strata[rows])
         for step, tensors in enumerate(zip(*(p.unbind() for p in parts), strict=True), first):
             active = self._active(step)
-            yield _Batches(*(tensor[:active] for tensor in tensors))
+            yield [tensor[:active] for tensor in tensors]
 
-    def _step(self, step: int, batch: _Batches) -> None:
-        active = len(batch.rows)
+    def _step(
+        self, step: int, rows: Tensor, weight: Tensor, y: Tensor, strata: Tensor | None = None
+    ) -> None:
+        active = len(rows)
         if active < len(self._now[0]):
             self._now = self._weights[:active], self._gradient[:active]
         weights, gradient = self._now
-        inputs = self._store.take(batch.rows, self._workspace)
-        codes = self._store.take_codes(batch.rows)
+        inputs, codes = self._store.take(rows, self._workspace), self._store.take_codes(rows)
         logits, pullback = self._model.forward(weights, inputs, self._workspace, codes)
-        pullback(self._slope(logits, batch).mul_(batch.weight), gradient)
+        pullback(self._slope(logits, y, strata).mul_(weight), gradient)
         if self._centre is not None and self._pull is not None:
             gradient.add_((weights - self._centre[:active]).mul_(self._pull[:active]))
         if self._linear is not None:
             gradient.add_(self._linear[:active])
         self._rule.step(weights, gradient, step + 1)
 
-    def _slope(self, logits: Tensor, batch: _Batches) -> Tensor:
+    def _slope(self, logits: Tensor, y: Tensor, strata: Tensor | None) -> Tensor:
         """∂/∂z of one row's objective, times 1 (the batch weight comes later)."""
         p, active = torch.sigmoid(logits), len(logits)
-        slope = p - batch.y
-        if batch.strata is not None and self._loss is not None:
-            slope.mul_(self._loss[:active].gather(1, batch.strata))
-        if batch.strata is not None and self._score is not None:
-            slope.addcmul_(self._score[:active].gather(1, batch.strata), p * (1 - p))
+        slope = p - y
+        if strata is not None and self._loss is not None:
+            slope.mul_(self._loss[:active].gather(1, strata))
+        if strata is not None and self._score is not None:
+            slope.addcmul_(self._score[:active].gather(1, strata), p * (1 - p))
         return slope
-
-    def _begin_moving(self) -> None:
-        """Start the multipliers of the jobs whose multipliers move."""
-        relative = [i for i, moving in self._moving.items() if moving.setting.relative]
-        measured = dict(zip(relative, self._measured(relative), strict=True))
-        for i, moving in self._moving.items():
-            moving.begin(self._store.counts(self._works[i].rows), measured.get(i))
-            self._reprice(i)
 
     def _end_of_epoch(self, step: int, active: int) -> None:
         """Move the multipliers of the jobs whose epoch count says so."""
