@@ -47,12 +47,6 @@ def test_other_schedules():
     assert [low.rate(t, 4) for t in range(4)] == [1e-5] * 4
 
 
-def test_changes_win_over_the_recipe():
-    plan = Recipe(local_epochs=2).plan(3, 9, epochs=7, proximal=0.1)
-    assert (plan.epochs, plan.proximal, plan.batch_size) == (7, 0.1, 512)
-    assert plan.optimizer.lr == Recipe().rate(3, 9)
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [

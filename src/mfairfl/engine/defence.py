@@ -388,16 +388,14 @@ class Standing:
 
     def warnings(self) -> list[str]:
         """Return how often each client's answers were refused, and the latest reason."""
+        # Each suspension is twice as long as the one before it: this is their sum.
+        away = {name: 2 * term - TERM for name, term in self.terms.items()}
         return [
             f"{name}: answers refused in {_rounds(count)}"
-            f"{f', suspended for {_rounds(self._served(name))}' if name in self.terms else ''} "
+            f"{f', suspended for {_rounds(away[name])}' if name in away else ''} "
             f"({self.latest[name]})"
             for name, count in sorted(self.rounds.items())
         ]
-
-    def _served(self, name: str) -> int:
-        """Return the length of all suspensions together: each is twice the one before."""
-        return 2 * self.terms[name] - TERM
 
 
 def _rounds(count: int) -> str:

@@ -235,13 +235,12 @@ def _open_round(setup: Setup, state: RunState, evaluation: Evaluation) -> Exchan
     if not participants:
         raise FederationError(f"round {state.round}: no client with train rows can take part")
     losses = {m.client: m.loss for m in measurements} if setup.robust != "none" else {}
-    first = setup.recipe.rate(0, setup.rounds)
     return Round(
         index=state.round,
         rounds=setup.rounds,
         participants=tuple(sorted(participants)),
         plan=setup.recipe.plan(state.round, setup.rounds),
-        decay=setup.recipe.rate(state.round, setup.rounds) / first if first else 1.0,
+        decay=setup.recipe.decay(state.round, setup.rounds),
         rng=stream(setup.seed, "server", state.round),
         summary=setup.summary,
         measurements=measurements,

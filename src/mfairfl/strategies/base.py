@@ -387,7 +387,6 @@ def trial_jobs(
         counts=counts, positives=counts / 2, scores=counts / 2, losses=counts * np.log(2)
     )
     summary = Summary(counts={client: counts}, attributes=attributes, goal=goal)
-    first, rate = (recipe.rate(at, rounds) for at in (0, index))
     trial = Round(
         index=index,
         rounds=rounds,
@@ -396,6 +395,6 @@ def trial_jobs(
         rng=stream(0),
         summary=summary,
         measurements=(Measurement(client, chance),),
-        decay=rate / first if first else 1.0,
+        decay=recipe.decay(index, rounds),
     )
     return strategy.plan(strategy.start(summary), trial)[1]

@@ -27,8 +27,6 @@ class Constant(Strategy):
 
     card = Card(
         title="The commoner label for everyone",
-        paper="none",
-        protects="nothing",
         measures="none",
         starts="constant",
         steps="none",

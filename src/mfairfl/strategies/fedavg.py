@@ -32,12 +32,7 @@ class FedAvg(Strategy):
 
     weights: Weights = "size"
 
-    card = Card(
-        title="Federated averaging",
-        paper="McMahan et al. 2017",
-        protects="nothing",
-        measures="none",
-    )
+    card = Card(title="Federated averaging", paper="McMahan et al. 2017", measures="none")
 
     def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
         """c_k = n_k/n over the clients that reported."""

@@ -39,12 +39,7 @@ class FedProx(FedAvg):
 
     mu: float = parameter(0.01, grid=(0.001, 0.01, 0.1, 1.0), least=0)
 
-    card = Card(
-        title="Averaging with a proximal pull",
-        paper="Li et al. 2020",
-        protects="nothing",
-        measures="none",
-    )
+    card = Card(title="Averaging with a proximal pull", paper="Li et al. 2020", measures="none")
 
     def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
         """Every participant trains with the pull, from the server's weights."""

@@ -44,14 +44,8 @@ from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Su
 from mfairfl.strategies.lagrangian import Lagrangian
 from mfairfl.training.plan import Controller, Job, Plan, Prices, Reports, adapted_gain, as_table
 
-_TARGETS: dict[str, dict[str, Any]] = {
-    "loss": {"order": "loss"},
-    "objective": {"order": "loss"},
-    "reversed": {"order": "reversed"},
-    "reversed-kept": {"order": "reversed", "kept": "order"},
-    "random": {"order": "random"},
-    "fixed": {"order": "fixed"},
-}
+_ORDERS: dict[str, Any] = {"objective": "loss", "reversed-kept": "reversed"}
+"""The order of targets, by the orders that say more than that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,11 +160,8 @@ class MFairFL(Strategy):
         if not (self.constraint and self.scope == "local"):
             return
         # The server can neither damp nor rank by multipliers that it never sees.
-        for name, value, needed in (
-            ("update", self.update, "local"),
-            ("multiplier", self.multiplier, "signed"),
-            ("damping", self.damping, 0.0),
-        ):
+        for name, needed in {"update": "local", "multiplier": "signed", "damping": 0.0}.items():
+            value = getattr(self, name)
             if value != needed:
                 raise ConfigError(
                     f"strategy.scope = 'local' needs strategy.{name} = {needed!r}, not {value!r}"
@@ -284,7 +275,8 @@ class MFairFL(Strategy):
             convention=self.goals.convention,
             goal_floor=self.goals.floor,
             goal_cap=self.goals.cap,
-            **_TARGETS[self.order],
+            order=_ORDERS.get(self.order, self.order),
+            kept="order" if self.order == "reversed-kept" else "loss",
         )
 
 

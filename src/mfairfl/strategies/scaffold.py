@@ -53,7 +53,6 @@ class Scaffold(Strategy):
     card = Card(
         title="Averaging with control variates",
         paper="Karimireddy et al. 2020",
-        protects="nothing",
         measures="none",
         keeps=("control",),
     )
@@ -72,13 +71,11 @@ class Scaffold(Strategy):
         rows = {name: round.summary.rows(name) for name in round.summary.counts}
         parts = {name: n if self.weights == "size" else 1.0 for name, n in rows.items() if n > 0}
         total = sum(parts.values())
+        changes = {r.client: r.control_change for r in reports if r.control_change is not None}
+        lengths = {client: float(np.linalg.norm(x.astype(float))) for client, x in changes.items()}
         return Step(
             round.shares(reports, self.weights),
             scale=self.server_lr,
             vectors={_CONTROL: np.array([parts[r.client] / total for r in reports])},
-            log={"control_changes": {r.client: _length(r.control_change) for r in reports}},
+            log={"control_changes": lengths},
         )
-
-
-def _length(vector: np.ndarray | None) -> float:
-    return 0.0 if vector is None else float(np.linalg.norm(vector.astype(float)))

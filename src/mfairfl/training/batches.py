@@ -122,13 +122,8 @@ def _adjacent(parts: Sequence[np.ndarray], dtype: type[np.float32 | np.int32]) -
         (owner is not None or len(parts) == 1)
         and all(a.base is owner and a.dtype == dtype for a in parts)
         and all(a.flags.c_contiguous for a in parts)
-        and all(_address(a) + a.nbytes == _address(b) for a, b in itertools.pairwise(parts))
+        and all(a.ctypes.data + a.nbytes == b.ctypes.data for a, b in itertools.pairwise(parts))
     )
-
-
-def _address(array: np.ndarray) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
 
 
 def whole_lanes(count: int) -> int:
@@ -172,17 +167,13 @@ class Deck:
         index[:], weight[:] = self._rows.start, 0.0
         at = 0
         while at < len(index):
-            if self._dealt == self.batches:
-                self._shuffle()
+            if self._dealt == self.batches:  # an epoch begins
+                count = len(self._rows)
+                order = np.arange(count) if self._rng is None else self._rng.permutation(count)
+                self._order, self._dealt = order + self._rows.start, 0
             count = min(len(index) - at, self.batches - self._dealt)
             self._write(index[at : at + count], weight[at : at + count])
             at, self._dealt = at + count, self._dealt + count
-
-    def _shuffle(self) -> None:
-        """Begin an epoch."""
-        count = len(self._rows)
-        order = np.arange(count) if self._rng is None else self._rng.permutation(count)
-        self._order, self._dealt = order + self._rows.start, 0
 
     def _write(self, index: np.ndarray, weight: np.ndarray) -> None:
         """Write the next batches of this epoch; the last may be smaller than the others."""

@@ -81,7 +81,7 @@ def _row_scores(
     if not drawn:
         yield from map(RowScores.from_logits, logits(probes, model, store))
         return
-    members = [_members(probe) for probe in probes]
+    members = [np.atleast_2d(probe.weights) for probe in probes]
     single = [Probe(m, p.rows) for p, models in zip(probes, members, strict=True) for m in models]
     z = iter(logits(single, model, store))
     for probe, models in zip(probes, members, strict=True):
@@ -108,11 +108,6 @@ def _bounded(probes: Sequence[Probe]) -> Iterator[Sequence[Probe]]:
 
 def _models(probe: Probe) -> int:
     return 1 if probe.weights.ndim == 1 else len(probe.weights)
-
-
-def _members(probe: Probe) -> np.ndarray:
-    """Return the models of a probe, (R, m)."""
-    return np.atleast_2d(probe.weights)
 
 
 def _shares(probe: Probe) -> np.ndarray:
@@ -187,7 +182,7 @@ def _stacked(members: Sequence[tuple[Probe, int]], model: Model) -> Tensor:
     alike = len({(id(probe.weights), r) for probe, r in members}) == 1
     stack = torch.zeros(1 if alike else len(members), whole_lanes(model.size))
     for row, (probe, r) in zip(stack.numpy(), members[: len(stack)], strict=True):
-        row[: model.size] = _members(probe)[r]
+        row[: model.size] = np.atleast_2d(probe.weights)[r]
     return stack.expand(len(members), -1)
 
 

@@ -351,13 +351,17 @@ class Recipe:
         low = min(self.lr_final, self.lr)
         return float(low + (self.lr - low) * wave)
 
-    def plan(self, round_: int, rounds: int, **changes: Any) -> Plan:
-        """Return the plain plan of a round: cross-entropy, no extras, unless changed."""
+    def decay(self, round_: int, rounds: int) -> float:
+        """Return the rate of a round relative to the first round's."""
+        first = self.rate(0, rounds)
+        return self.rate(round_, rounds) / first if first else 1.0
+
+    def plan(self, round_: int, rounds: int) -> Plan:
+        """Return the plain plan of a round: cross-entropy, no extras."""
         optimizer = Optimizer(
             name=self.optimizer,
             lr=self.rate(round_, rounds),
             weight_decay=self.weight_decay,
             momentum=self.momentum,
         )
-        plan = Plan(epochs=self.local_epochs, batch_size=self.batch_size, optimizer=optimizer)
-        return replace(plan, **changes)
+        return Plan(epochs=self.local_epochs, batch_size=self.batch_size, optimizer=optimizer)
