@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.notions import Statistic
 from mfairfl.geometry.gram import Floats
+from mfairfl.strategies.base import Summary
 from mfairfl.training.plan import dead_zone
 
 Driver = Literal["loss", "rates"]
@@ -110,6 +111,12 @@ class FairBatch:
     counts: Floats
     driven_by: Driver = "loss"
     alpha: float = 0.0
+
+    @classmethod
+    def of(cls, summary: Summary, counts: Floats, driven_by: Driver) -> Self:
+        """Return the rule of a run's goal for these rows."""
+        constraints, alpha = summary.constraints, summary.goal.alpha
+        return cls(constraints=constraints, counts=counts, driven_by=driven_by, alpha=alpha)
 
     def masses(self) -> Floats:
         """Return p_j = n_{e,z}/n for each constraint: the λ with which every row weighs 1."""

@@ -82,20 +82,13 @@ class FairFed(Strategy):
         """w̄_k = n_k/n, kept as rows n·w̄_k; every client's rows weigh 1."""
         names = sorted(summary.counts)
         counts = [summary.counts[name] for name in names]
+        rules = [FairBatch.of(summary, n, self.driven_by) for n in counts]
         return {
             "clients": names,
             # In rows: β = 0 then divides the very numbers that FedAvg does.
             "weights": np.array([n.sum() for n in counts], dtype=np.float64),
-            "lambda": np.array([self._rule(summary, n).masses() for n in counts]),
+            "lambda": np.array([rule.masses() for rule in rules]),
         }
-
-    def _rule(self, summary: Summary, counts: Floats) -> FairBatch:
-        return FairBatch(
-            constraints=summary.constraints,
-            counts=counts,
-            driven_by=self.driven_by,
-            alpha=summary.goal.alpha,
-        )
 
     def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
         """Every client weighs its rows by its own counts or its own gaps."""
@@ -105,7 +98,8 @@ class FairFed(Strategy):
         for m in round.measurements:
             counts = m.statistics.counts
             if self.debias == "fairbatch":
-                k, rule = state["clients"].index(m.client), self._rule(round.summary, counts)
+                k = state["clients"].index(m.client)
+                rule = FairBatch.of(round.summary, counts, self.driven_by)
                 lam[k] = rule.moved(lam[k], m.statistics, self.step / sqrt(round.index + 1))
                 table = rule.weights(lam[k])
             else:

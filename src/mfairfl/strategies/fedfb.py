@@ -81,12 +81,7 @@ class FedFB(Strategy):
         }
 
     def _rule(self, summary: Summary) -> FairBatch:
-        return FairBatch(
-            constraints=summary.constraints,
-            counts=summary.pooled,
-            driven_by=self.driven_by,
-            alpha=summary.goal.alpha,
-        )
+        return FairBatch.of(summary, summary.pooled, self.driven_by)
 
     def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
         """Move λ by the gaps at w_t and weigh every client's rows."""

@@ -107,13 +107,8 @@ class FPFL(Strategy):
 
     def _law(self, summary: Summary) -> Lagrangian:
         """Return the signed Lagrangian; what the paper does differently is in this file."""
-        return Lagrangian(
-            constraints=summary.constraints,
-            alpha=summary.goal.alpha,
-            gamma=self.gamma,
-            damping=self.damping,
-            pricing=self.prices,
-        )
+        prices, damping = self.prices, self.damping
+        return Lagrangian.of(summary, gamma=self.gamma, damping=damping, pricing=prices)
 
     def _moved(self, multipliers: Floats, law: Lagrangian, pooled: Statistics) -> Floats:
         if self.multiplier == "signed":

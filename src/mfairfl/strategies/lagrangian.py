@@ -18,13 +18,14 @@ c d_j the rarer label would swing from round to round.)
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints, Goal, Kind
 from mfairfl.geometry.gram import Floats
+from mfairfl.strategies.base import Summary
 from mfairfl.training.plan import Controller, Prices, dead_zone
 
 
@@ -38,6 +39,11 @@ class Lagrangian:
     damping: float = 0.0
     multiplier: Literal["signed", "paper"] = "signed"
     pricing: Prices = field(default_factory=Prices)
+
+    @classmethod
+    def of(cls, summary: Summary, **settings: Any) -> Self:
+        """Return the Lagrangian of a run's goal; the settings are the other fields."""
+        return cls(constraints=summary.constraints, alpha=summary.goal.alpha, **settings)
 
     def gaps(self, statistics: Statistics) -> Floats:
         """Return d; an undefined gap is 0 here: it moves nothing and costs nothing."""

@@ -64,12 +64,7 @@ class _LocalFair(Strategy):
     def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
         """Every trainer gets a controller that moves its own multipliers."""
         summary, goal, shared = round.summary, round.summary.goal, round.plan
-        law = Lagrangian(
-            constraints=summary.constraints,
-            alpha=goal.alpha,
-            gamma=self.gamma,
-            pricing=self.prices,
-        )
+        law = Lagrangian.of(summary, gamma=self.gamma, pricing=self.prices)
         every = min(self.every, 1 if shared.optimizer.name == "gradient" else shared.epochs)
         jobs = []
         for client in round.participants:

@@ -216,9 +216,8 @@ class MFairFL(Strategy):
 
     def law(self, summary: Summary) -> Lagrangian:
         """Return how the group multipliers move and what they cost."""
-        return Lagrangian(
-            constraints=summary.constraints,
-            alpha=summary.goal.alpha,
+        return Lagrangian.of(
+            summary,
             gamma=self.gamma,
             damping=self.damping,
             multiplier=self.multiplier,
