@@ -231,19 +231,8 @@ class Outcomes:
         """Return those of a share of rows."""
         units = np.eye(4).reshape(2, 2, 2, 2)  # a table of one row for each label and decision
         hits, rows = rate.counts(units)
-        return cls._of_labels(hits > 0, rows > hits)
-
-    @classmethod
-    def of_event(cls, notion: Notion, event: int) -> Outcomes:
-        """Return those of the rate that a notion compares in one of its events."""
-        label, decision = np.indices((2, 2))
-        among = np.isin(label, notion.events[event].labels)
-        hit = decision == 1 if notion.statistic == "selection" else decision != label
-        return cls._of_labels(among & hit, among & ~hit)
-
-    @classmethod
-    def _of_labels(cls, hit: Bools, miss: Bools) -> Outcomes:
-        """Add rows without a label, from what they are under either, (2, 2) each."""
+        hit, miss = hits > 0, rows > hits
+        # A row without a label is what it is under either.
         same_hit, same_miss = hit.all(axis=0), miss.all(axis=0)
         none = np.zeros((2, 2), dtype=bool)
         return cls(
@@ -433,9 +422,9 @@ def measure_bound(
     (0.333, 0.5)
     """
     compared = [
-        _Compared.of(counts, Outcomes.of_event(notion, event), grouping)
+        _Compared.of(counts, Outcomes.of(rates.event_share(notion, event)), grouping)
         for grouping in groupings
-        for event in range(len(notion.events))
+        for event in notion.events
     ]
     empty = any((rate.groups.most == 0).any() for rate in compared)
     if empty or all(rate.certain for rate in compared):

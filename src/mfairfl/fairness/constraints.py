@@ -156,6 +156,15 @@ class Constraints:
         defined = gaps[~np.isnan(gaps)]
         return float(defined.max()) if defined.size else float("nan")
 
+    def largest_gap(self, statistics: Statistics) -> tuple[float, str]:
+        """Return the largest |d| of hard rates; nan, and why, if one is undefined."""
+        gaps = np.abs(self.gaps(statistics))
+        empty = np.flatnonzero(np.isnan(gaps))
+        if not empty.size:
+            return float(gaps.max()), ""
+        _, _, attribute, group = self.labels[empty[0]]
+        return math.nan, f"group '{group}' of '{attribute}' has no rows"
+
     def influence(self, counts: ArrayLike) -> Floats:
         """Return the (J, C, 2) weight of one row's f in each gap: 1/n_e − 1{i ∈ g}/n_{e,g}.
 

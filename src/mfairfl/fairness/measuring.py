@@ -12,6 +12,7 @@ import numpy as np
 from mfairfl.errors import ConfigError
 from mfairfl.fairness import rates
 from mfairfl.fairness.cells import Grouping
+from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.notions import Notion, available_notions
 from mfairfl.fairness.results import (
     Measured,
@@ -83,12 +84,13 @@ def measure_tally(
         _extend(clients, map(_measured, values, limits))
     if scores is not None:
         scored = partial(_scored, level=level, randomised=randomised)
-        losses = [item for item in chosen if item.statistic == "loss"]
+        compared = [item for item in chosen if item.statistic == "loss" and groupings]
+        losses = [Constraints(tally.cells, item, groupings) for item in compared]
         together, by_client, by_group = scored_rows(tally, scores)
-        _extend([overall], scored(together, losses, groupings))
-        _extend(clients, scored(by_client, losses, groupings))
+        _extend([overall], scored(together, losses))
+        _extend(clients, scored(by_client, losses))
         for name, parts in by_group.items():
-            _extend(groups[name], [scored(part, [], [])[0] for part in parts])
+            _extend(groups[name], [scored(part)[0] for part in parts])
     alone = {name: number for name, number in overall.items() if compares_groups(name)}
     constant = rates.overall_numbers(rates.constant_classifier(tally, majority=majority))
     return MetricTable(
@@ -245,15 +247,10 @@ def _shares(tables: rates.Floats, level: float) -> list[NumbersByName]:
 
 
 def _scored(
-    rows: ScoredRows,
-    notions: Sequence[Notion],
-    groupings: Sequence[Grouping],
-    *,
-    level: float,
-    randomised: bool,
+    rows: ScoredRows, losses: Sequence[Constraints] = (), *, level: float, randomised: bool
 ) -> list[NumbersByName]:
     """Return the numbers of scores of each set of rows, with intervals of ROC-AUC."""
-    values = rows.numbers(randomised=randomised, notions=notions, groupings=groupings)
+    values = rows.numbers(randomised=randomised, losses=losses)
     limits = [{"roc_auc": limit} for limit in rows.roc_auc_limits(level)]
     return list(map(_measured, values, limits))
 

@@ -19,8 +19,6 @@ import math
 import warnings
 from typing import Any, TypedDict, Unpack
 
-import numpy as np
-
 from mfairfl.errors import ConfigError
 from mfairfl.fairness import rates
 from mfairfl.fairness.cells import Cells, Statistics
@@ -394,10 +392,8 @@ def accuracy_parity_loss_violation(
     """
     groupings = rates.measured_groupings(cells, "violation", attribute)
     constraints = Constraints(cells, notion("accuracy_parity_loss"), groupings)
-    gaps = np.abs(constraints.gaps(statistics))
-    empty = [label for label, gap in zip(constraints.labels, gaps, strict=True) if np.isnan(gap)]
-    reason = f"group '{empty[0][3]}' of '{empty[0][2]}' has no rows" if empty else ""
-    return _defined("accuracy_parity_loss_violation", float(gaps.max()), reason, depth=3)
+    gap = constraints.largest_gap(statistics)
+    return _defined("accuracy_parity_loss_violation", *gap, depth=3)
 
 
 def _of_all_rows(name: str, y_true: Any, y_pred: Any, **by: Unpack[Columns]) -> float:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mfairfl.errors import ConfigError, require_known
 from mfairfl.fairness.cells import Cells, Grouping
-from mfairfl.fairness.notions import Notion, available_notions
+from mfairfl.fairness.notions import Event, Notion, available_notions
 from mfairfl.fairness.tally import Tally
 
 Floats = NDArray[np.float64]
@@ -168,19 +168,24 @@ def group_rates(notion: Notion, grouping: Grouping, counts: NDArray[Any]) -> tup
     member = grouping.membership.astype(np.float64)
     whole = compared_counts(cells, [grouping]).sum(axis=-3, keepdims=True)
     tables = np.einsum("gc,...cyp->...gyp", member, cells)
-    return _event_rates(notion, tables), _event_rates(notion, whole)
-
-
-def _event_rates(notion: Notion, tables: Floats) -> Floats:
-    """Return (…, E) rates of (…, 2, 2) tables."""
-    hits = tables[..., 1]
-    if notion.statistic == "error":
-        hits = np.stack([tables[..., 0, 1], tables[..., 1, 0]], axis=-1)
-    rows = tables.sum(axis=-1)
-    events = [list(event.labels) for event in notion.events]
-    return np.stack(
-        [divide(hits[..., e].sum(axis=-1), rows[..., e].sum(axis=-1)) for e in events], axis=-1
+    shares = [event_share(notion, event) for event in notion.events]
+    groups, overall = (
+        np.stack([share.value(part) for share in shares], axis=-1) for part in (tables, whole)
     )
+    return groups, overall
+
+
+def event_share(notion: Notion, event: Event) -> Proportion:
+    """Return the share that a notion compares in one of its events."""
+    labels = list(event.labels)
+
+    def counts(table: Floats) -> tuple[Floats, Floats]:
+        hits = table[..., 1]
+        if notion.statistic == "error":
+            hits = np.stack([table[..., 0, 1], table[..., 1, 0]], axis=-1)
+        return hits[..., labels].sum(axis=-1), table.sum(axis=-1)[..., labels].sum(axis=-1)
+
+    return Proportion(counts, f"no row is in event '{event.name}'")
 
 
 def group_measure(

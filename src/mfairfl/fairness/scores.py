@@ -29,8 +29,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit, ndtri
 
 from mfairfl.errors import DataError
-from mfairfl.fairness.cells import Cells, Grouping
-from mfairfl.fairness.notions import Notion
+from mfairfl.fairness.cells import Cells, Statistics
+from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.rates import NamedValues, divide, reported_groupings
 from mfairfl.fairness.tally import CodedRows, Tally, binary_column
 from mfairfl.fairness.thresholds import ScoreHistogram, pooled_histogram
@@ -348,18 +348,17 @@ class ScoredRows:
         self,
         *,
         randomised: bool,
-        notions: Sequence[Notion] = (),
-        groupings: Sequence[Grouping] = (),
+        losses: Sequence[Constraints] = (),
     ) -> list[NamedValues]:
-        """Return `SCORE_NUMBERS` of each set, and how far losses of these groups are apart.
+        """Return `SCORE_NUMBERS` of each set, and how far losses of groups are apart.
 
         Parameters
         ----------
         randomised
             Whether a score is the chance of a favourable decision of a model that is drawn; that
             is no probability of the label, so it has no calibration error.
-        notions, groupings
-            Which losses of which groups are compared.
+        losses
+            Which groups' losses are compared, for one notion each (the paper's Eq. 6).
         """
         labels = self._counts.sum(axis=1)
         rows = labels.sum(axis=1)
@@ -375,34 +374,15 @@ class ScoredRows:
         if randomised:
             drawn = [_DRAWN] * len(rows)
             columns["expected_calibration_error"] = np.full(len(rows), np.nan), drawn
-        for item in notions if groupings else ():
-            columns[f"{item.name}_violation"] = self._loss_gap(item, groupings)
-        return [
-            {
-                name: (math.nan, missing) if missing else (float(values[i]), reasons[i])
-                for name, (values, reasons) in columns.items()
-            }
-            for i, missing in enumerate(self._missing)
-        ]
-
-    def _loss_gap(self, notion: Notion, groupings: Sequence[Grouping]) -> tuple[Floats, list[str]]:
-        """Return how far a group's mean loss is from the overall one (the paper's Eq. 6)."""
-        gaps, reasons = [], []
-        for event in notion.events:
-            label = np.isin((0, 1), event.labels)
-            for grouping in groupings:
-                overall = self._mean_loss(grouping.compared[:, None] & label)
-                for group, members in zip(grouping.groups, grouping.membership, strict=True):
-                    gaps.append(np.abs(overall - self._mean_loss(members[:, None] & label)))
-                    reasons.append(f"group '{group}' of '{grouping.name}' has no rows")
-        apart = np.stack(gaps, axis=1)
-        first = np.isnan(apart).argmax(axis=1)
-        return apart.max(axis=1), [reasons[place] for place in first.tolist()]
-
-    def _mean_loss(self, chosen: NDArray[np.bool_]) -> Floats:
-        """Return the mean loss of the rows in these (cell, label) entries, (P,)."""
-        total = np.where(chosen, self._losses, 0.0).sum(axis=(1, 2))
-        return divide(total, np.where(chosen, self._counts, 0).sum(axis=(1, 2)))
+        numbers: list[NamedValues] = []
+        for i, missing in enumerate(self._missing):
+            n = self._counts[i]
+            values = {name: (float(value[i]), why[i]) for name, (value, why) in columns.items()}
+            sums = Statistics(counts=n, positives=n, scores=n, losses=self._losses[i])
+            for item in losses:
+                values[f"{item.notions[0].name}_violation"] = item.largest_gap(sums)
+            numbers.append(dict.fromkeys(values, (math.nan, missing)) if missing else values)
+        return numbers
 
     def roc_auc_limits(self, level: float) -> list[Interval | None]:
         """Return the interval of each set's ROC-AUC, None where it is undefined."""
