@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -110,43 +110,6 @@ class Workspace:
         return self._parts[key][1]
 
 
-class Model(Protocol):
-    """What the trainer needs to know about a model."""
-
-    @property
-    def inputs(self) -> int:
-        """Number of encoded features d."""
-
-    @property
-    def size(self) -> int:
-        """Number of weights m."""
-
-    def init(self, rng: np.random.Generator) -> np.ndarray:
-        """Draw initial weights, float32 (m,)."""
-
-    def constant(self, logit: float) -> np.ndarray:
-        """Return weights whose logit is `logit` for every input."""
-
-    def forward(
-        self,
-        weights: Tensor,
-        inputs: Tensor,
-        workspace: Workspace | None = None,
-        codes: Tensor | None = None,
-    ) -> tuple[Tensor, Pullback]:
-        """Return logits (S, B) and the pullback; with a workspace, its buffers are reused.
-
-        The inputs are (S, B, d). With codes, int32 (S, B, g), they are the first ones only: of
-        the others those are 1 that the codes name, and all else is 0.
-        """
-
-    def to_module(self, weights: np.ndarray) -> nn.Module:
-        """Return one model as a module of its own: (B, d) to logits, (B,) or (B, 1)."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return what a run record must hold to rebuild the model."""
-
-
 def _batched_product(
     left: Tensor, right: Tensor, out: Tensor, workspace: Workspace, layer: int
 ) -> None:
@@ -223,7 +186,11 @@ class MLP:
         workspace: Workspace | None = None,
         codes: Tensor | None = None,
     ) -> tuple[Tensor, Pullback]:
-        """Return logits (S, B) and the pullback (see `Model.forward`)."""
+        """Return logits (S, B) and the pullback; with a workspace, its buffers are reused.
+
+        The inputs are (S, B, d). With codes, int32 (S, B, g), they are the first ones only: of
+        the others those are 1 that the codes name, and all else is 0.
+        """
         workspace = workspace or Workspace()
         *hidden, head = workspace.parts("weights", weights, self._layers)
         stack, batch, numbers = inputs.shape
@@ -349,7 +316,7 @@ class ModuleModel:
         return module
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
-        """Draw the module's own initial weights from `rng`."""
+        """Draw the module's own initial weights from `rng`, float32 (m,)."""
         module = self._build(int(rng.integers(2**62)))
         flat = torch.cat([p.detach().reshape(-1) for p in module.parameters()])
         return np.asarray(flat.numpy(), dtype=np.float32)
@@ -380,7 +347,7 @@ class ModuleModel:
         workspace: Workspace | None = None,
         codes: Tensor | None = None,
     ) -> tuple[Tensor, Pullback]:
-        """Return logits (S, B) and the pullback; the workspace is not used.
+        """Return logits (S, B) and the pullback, as `MLP.forward` does; the workspace is not used.
 
         The module gets every input as a number.
         """
@@ -459,6 +426,10 @@ def _check_output(module: nn.Module, inputs: int) -> None:
             "model: a row's logit changes with the other rows of its batch (BatchNorm?); "
             "use LayerNorm or GroupNorm"
         )
+
+
+Model = MLP | ModuleModel
+"""What the trainer trains."""
 
 
 # ------------------------------------------------------------------ inputs that are held as codes

@@ -111,7 +111,7 @@ def test_a_run_reaches_for_it_and_records_it(own, tmp_path):
     ]
     assert test[name] == pytest.approx(max(deviations), abs=1e-12)
     assert run.record.intervals["test"][name][0] <= test[name]
-    assert name in run.record.noise_floor["test"].by_name
+    assert name in run.record.noise_floor["test"].at(("overall",))
     assert f"train_{name}" in csv_rows(out / "rounds.csv")[-1]
 
 
