@@ -194,12 +194,15 @@ def test_nothing_depends_on_how_many_are_drawn_at_a_time(monkeypatch):
 
 
 @pytest.mark.parametrize("rows", [0, 1, 17, 128])
-def test_ranked_numbers_give_what_counting_one_by_one_gives(rows, monkeypatch):
-    tables, found = drawn_tally(30, rows, (SEX, AGE)).counts, []
-    for least in (0, math.inf):
-        monkeypatch.setattr(resampling, "_MANY_ENDS", least)
-        found.append(drawn_for(tables, 40, alike=True))
-    assert np.array_equal(*found)
+def test_each_row_of_a_small_client_is_where_its_number_falls(rows):
+    tables = drawn_tally(30, rows, (SEX, AGE)).counts
+    numbers = np.random.default_rng(0).random((rows, 40))
+    for table, drawn in zip(tables, drawn_for(tables, 40, alike=True), strict=True):
+        ends = np.cumsum(table) / max(1, rows)
+        for draw in range(40):
+            entry = np.searchsorted(ends[:-1], numbers[:, draw], side="right")
+            expected = np.bincount(entry, minlength=table.size).reshape(table.shape[1:])
+            assert np.array_equal(drawn[..., draw], expected)
 
 
 def test_sums_over_clients_are_those_of_the_clients_draws():

@@ -14,7 +14,7 @@ table alone as among others, to the last bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -27,13 +27,10 @@ from mfairfl.fairness.cells import Grouping
 from mfairfl.fairness.notions import Notion
 
 Floats = NDArray[np.float64]
-Counter = Callable[[Floats], NDArray[np.uint8]]
 
 OWN_STRATA = 100  # clients up to which rows are resampled within each of them
 _AT_ONCE = 2**18  # numbers that are drawn at a time: a few megabytes
 _FEW_ROWS = 128  # rows of a client up to which they are drawn one by one, fastest
-_MANY_ENDS = 5  # for each draw, from which ranking the random numbers is worth it
-_LARGEST_TABLE = 2**25  # bytes of such ranks
 
 
 def smoothed(counts: NDArray[Any], sizes: NDArray[Any], pseudo: float) -> Floats:
@@ -115,10 +112,8 @@ def each_resampled(
     numbers = rng.random((int(rows[few].max(initial=0)), draws))
     step = max(1, _AT_ONCE // (draws * shares.shape[1]))
     for n in np.unique(rows[few]).tolist():
-        places = np.flatnonzero(rows == n)
-        count = _counter(numbers[:n], shares[places].size)
-        for some in _some(places, step):
-            drawn: NDArray[Any] = _counted(shares[some], n, count)
+        for some in _some(np.flatnonzero(rows == n), step):
+            drawn: NDArray[Any] = _counted(shares[some], numbers[:n])
             yield some, drawn.reshape(len(some), *counts.shape[1:], draws)
     for some in _some(np.flatnonzero(~few), step):
         size = (len(some), draws)
@@ -141,37 +136,16 @@ def _rows_and_shares(counts: Floats) -> tuple[NDArray[np.int64], Floats]:
     return np.rint(total[:, 0]).astype(np.int64), shares
 
 
-def _counted(shares: Floats, n: int, count: Counter) -> NDArray[np.uint8]:
-    """Count n rows by entry, (B, entries, draws): each is where its random number falls."""
+def _counted(shares: Floats, numbers: Floats) -> NDArray[np.uint8]:
+    """Count each draw's n numbers by the entry in which they fall, (B, entries, draws)."""
     ends = np.cumsum(shares, axis=1)
     ends /= ends[:, -1:]  # exactly 1 after the last entry that has a share
-    inner = count(ends[:, :-1])
-    below = np.zeros((len(shares), shares.shape[1] + 1, inner.shape[2]), dtype=np.uint8)
-    below[:, 1:-1], below[:, -1] = inner, n
-    return np.diff(below, axis=1)
-
-
-def _counter(numbers: Floats, ends: int) -> Counter:
-    """Return what counts the (n, draws) random numbers below each end, draw by draw.
-
-    If there are many ends, numbers are ranked once, and looked up from then on.
-    """
     n, draws = numbers.shape
-
-    def one_by_one(limits: Floats) -> NDArray[np.uint8]:
-        below = np.zeros((*limits.shape, draws), dtype=np.uint8)
-        for number in numbers:
-            below += number < limits[..., None]
-        return below
-
-    if ends < _MANY_ENDS * draws or n * draws**2 > _LARGEST_TABLE:
-        return one_by_one
-    order = np.argsort(numbers, axis=None)
-    ranked = numbers.reshape(-1)[order]
-    smaller = np.zeros((len(order) + 1, draws), dtype=np.uint8)
-    smaller[np.arange(1, len(smaller)), order % draws] = 1
-    np.cumsum(smaller, axis=0, dtype=np.uint8, out=smaller)
-    return lambda limits: smaller[np.searchsorted(ranked, limits)]
+    below = np.zeros((len(shares), shares.shape[1] + 1, draws), dtype=np.uint8)
+    below[:, -1] = n
+    for number in numbers:
+        below[:, 1:-1] += number < ends[:, :-1, None]
+    return np.diff(below, axis=1)
 
 
 def decided(
