@@ -103,7 +103,13 @@ _COMPACT = 256  # one-hot inputs from which indices are faster, and much smaller
 
 
 class EncoderConfig(DocumentedModel):
-    """How features become the model's inputs."""
+    """How features become the model's inputs.
+
+    Examples
+    --------
+    >>> EncoderConfig(numeric="standard", min_level_rows=25).indicators
+    'atoms'
+    """
 
     numeric: Literal["standard", "bins"] = "bins"
     """Numbers: standard, (x - mean) / deviation; or bins, also piecewise linear."""

@@ -34,7 +34,15 @@ SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shard:
-    """Encoded rows: features, label (1 = favourable), cell, and row number in the table."""
+    """Encoded rows: features, label (1 = favourable), cell, and row number in the table.
+
+    Examples
+    --------
+    >>> import mfairfl
+    >>> test = mfairfl.partition(mfairfl.load_dataset("bank"), "iid", clients=2).clients[0].test
+    >>> test.X.shape == (len(test), test.inputs.width), sorted(set(test.y.tolist()))
+    (True, [0, 1])
+    """
 
     inputs: Inputs
     y: npt.NDArray[np.int8]
@@ -61,7 +69,15 @@ class Shard:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Client:
-    """One client and its three shards; validation and test may be empty."""
+    """One client and its three shards; validation and test may be empty.
+
+    Examples
+    --------
+    >>> import mfairfl
+    >>> client = mfairfl.partition(mfairfl.load_dataset("bank"), "iid", clients=2).clients[0]
+    >>> client.name, len(client) == len(client.train) + len(client.test)
+    ('client-1', True)
+    """
 
     name: str
     train: Shard

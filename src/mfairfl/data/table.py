@@ -64,6 +64,13 @@ class Table:
         The lines about what was dropped, filled in or made one, by kind.
     places
         Where each row is in the file, from 0, if some were left out; None if none was.
+
+    Examples
+    --------
+    >>> people = pd.DataFrame({"x": [1, 2, 3, 4], "sex": list("fmfm"), "hired": [0, 1, 1, 0]})
+    >>> table = table_from_frame(people, task_from_roles(people, label="hired", sensitive="sex"))
+    >>> table.y.tolist(), table.attributes[0].groups
+    ([0, 1, 1, 0], ('f', 'm'))
     """
 
     X: pd.DataFrame

@@ -48,6 +48,11 @@ class Cell:
         Letter of the note that explains why there is no value.
     code
         Whether it is read letter by letter, such as a hash.
+
+    Examples
+    --------
+    >>> Cell("27.4 %", detail="26.1–28.8").plain
+    '27.4 % (26.1–28.8)'
     """
 
     text: str
@@ -78,6 +83,11 @@ class Head:
         Whether its cells are numbers, which end alike.
     wrap
         Whether its cells may be broken between words where the terminal is too narrow.
+
+    Examples
+    --------
+    >>> Head("Rows", detail="test").plain
+    'Rows (test)'
     """
 
     label: str
@@ -93,7 +103,13 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A row that separates the rows above it from those below it, with a heading or empty."""
+    """A row that separates the rows above it from those below it, with a heading or empty.
+
+    Examples
+    --------
+    >>> Block("Each client").heading
+    'Each client'
+    """
 
     heading: str = ""
 

@@ -26,6 +26,12 @@ class Grouping:
     """Cells in named groups; `membership[g, c]` says cell c is in group g.
 
     A cell is in one group, or in none if an attribute is not recorded there.
+
+    Examples
+    --------
+    >>> cells = Cells((Attribute("sex", ("F", "M")),))
+    >>> cells.groupings()[0].membership.tolist()
+    [[True, False], [False, True]]
     """
 
     name: str
@@ -145,6 +151,14 @@ class Statistics:
         Σ σ(z).
     losses
         Σ of the per-row cross-entropy.
+
+    Examples
+    --------
+    Eight rows of one cell, six of them of label 0:
+
+    >>> sums = Statistics(counts=[[6, 2]], positives=[[1, 1]], scores=[[2, 1]], losses=[[2, 2]])
+    >>> sums.accuracy, sums.mean_loss
+    (0.75, 0.5)
     """
 
     counts: Floats

@@ -290,7 +290,14 @@ class Goal:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FrontierPoint:
-    """The best accuracy and the (C, 2) rates P(ŷ=1 | cell, y) that reach it (nan: no rows)."""
+    """The best accuracy and the (C, 2) rates P(ŷ=1 | cell, y) that reach it (nan: no rows).
+
+    Examples
+    --------
+    >>> point = frontier([[6, 4], [2, 8]], demographic_parity=0.0)
+    >>> round(point.accuracy, 3), point.rates.shape
+    (0.8, (2, 2))
+    """
 
     accuracy: float
     rates: Floats

@@ -28,7 +28,18 @@ from mfairfl.fairness.tally import Tally
 
 
 class UndefinedMetricWarning(UserWarning):
-    """A metric is undefined on these rows (nan, never 0); the message says why."""
+    """A metric is undefined on these rows (nan, never 0); the message says why.
+
+    Examples
+    --------
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", UndefinedMetricWarning)
+    ...     true_positive_rate([0, 0], [0, 1])
+    Traceback (most recent call last):
+    ...
+    mfairfl.fairness.metrics.UndefinedMetricWarning: true_positive_rate is undefined: no row has \
+y = 1
+    """
 
 
 class Columns(TypedDict, total=False):

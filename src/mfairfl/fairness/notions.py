@@ -32,7 +32,13 @@ _WHOM = {
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The rows that are compared with one another: those whose label is among `labels`."""
+    """The rows that are compared with one another: those whose label is among `labels`.
+
+    Examples
+    --------
+    >>> notion("equalized_odds").events[0].labels
+    (0,)
+    """
 
     name: str
     labels: tuple[int, ...]

@@ -62,7 +62,15 @@ Place = tuple[str, ...]
 
 
 class Slice(DocumentedModel):
-    """The rows of one group or of one client."""
+    """The rows of one group or of one client.
+
+    Examples
+    --------
+    >>> accuracy = Measured(name="accuracy", value=0.8)
+    >>> women = Slice(name="women", rows=50, numbers={"accuracy": accuracy})
+    >>> women["accuracy"].value
+    0.8
+    """
 
     name: str
     rows: int
@@ -78,7 +86,16 @@ class Slice(DocumentedModel):
 
 
 class Section(DocumentedModel):
-    """The groups of one attribute, or of all attributes crossed."""
+    """The groups of one attribute, or of all attributes crossed.
+
+    Examples
+    --------
+    >>> sex = ["f", "m", "f", "m"]
+    >>> table = MetricTable.from_predictions([1, 0, 1, 0], [1, 0, 0, 0], sensitive_features=sex)
+    >>> section = table.sections[0]
+    >>> [(group.name, group["accuracy"].value) for group in section.groups]
+    [('f', 0.5), ('m', 1.0)]
+    """
 
     attribute: str
     groups: list[Slice]

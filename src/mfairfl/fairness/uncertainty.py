@@ -43,7 +43,14 @@ Verdict = Literal["met", "not met", "too few rows to tell"]
 
 
 class Interval(NamedTuple):
-    """A confidence interval."""
+    """A confidence interval.
+
+    Examples
+    --------
+    >>> interval = Interval(0.7, 0.9)
+    >>> interval.upper
+    0.9
+    """
 
     lower: float
     upper: float

@@ -274,6 +274,13 @@ def read_plan(message: Message) -> Plan:
     Read from it `epochs`, `batch_size` and `optimizer` (`name`, `lr`, `weight_decay`,
     `momentum`); `fair_loss` reads the tables and `proximal_term` the pull. The round is
     ``message.content["config"]["server-round"]``.
+
+    Examples
+    --------
+    In the client's `train` function of a Flower app:
+
+    >>> plan = read_plan(message)  # doctest: +SKIP
+    >>> optimizer = make_optimizer(plan, model.parameters())  # doctest: +SKIP
     """
     record = message.content.config_records.get(PLAN)
     if record is None:

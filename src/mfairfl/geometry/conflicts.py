@@ -57,6 +57,15 @@ class Conflicts:
         C: row k is client k's adjusted update in terms of the originals.
     norms : ndarray (K,)
         Norms of the adjusted updates.
+
+    Examples
+    --------
+    Two opposite updates of length 1, to be made orthogonal:
+
+    >>> gram = np.array([[1.0, -1.0], [-1.0, 1.0]])
+    >>> step = diminish_conflicts(gram, [0.1, 0.9], np.zeros((2, 2)), beta=1.0, delta=0.5)
+    >>> step.conflicts.tolist()
+    [[False, True], [True, False]]
     """
 
     coefficients: Floats

@@ -80,6 +80,13 @@ class Run:
         The served model with its encoder.
     path : Path, optional
         The run directory, if there is one.
+
+    Examples
+    --------
+    >>> import mfairfl
+    >>> run = mfairfl.train("adult", notion="eo", rounds=2)  # doctest: +SKIP
+    >>> run.metrics["test"]["equalized_odds_violation"]  # doctest: +SKIP
+    >>> run.predictor.predict("new-people.csv")  # doctest: +SKIP
     """
 
     record: RunRecord

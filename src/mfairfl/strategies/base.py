@@ -115,6 +115,13 @@ class Summary:
     withheld : mapping of str to float
         Training rows of which a client discloses nothing but their number; they are not in
         `counts`.
+
+    Examples
+    --------
+    >>> counts = {"north": np.array([[30.0, 10.0]]), "south": np.array([[50.0, 10.0]])}
+    >>> summary = Summary(counts=counts, attributes=(), goal=Goal())
+    >>> summary.rows("north"), summary.pooled.tolist()
+    (40.0, [[80.0, 20.0]])
     """
 
     counts: Mapping[str, Floats]
@@ -149,6 +156,12 @@ class Measurement:
 
     That is the server's model; the whole ensemble, or the client's own model, for methods that
     serve those.
+
+    Examples
+    --------
+    >>> sums = Statistics(counts=[[6, 2]], positives=[[1, 1]], scores=[[2, 1]], losses=[[2, 2]])
+    >>> Measurement("north", sums).loss
+    0.5
     """
 
     client: str
@@ -190,6 +203,17 @@ class Round:
         Named server vectors (SCAFFOLD's c).
     doubted : mapping of str to float
         The loss to take instead of one that does not fit the others' (robust runs only).
+
+    Examples
+    --------
+    >>> counts = {"north": np.array([[30.0, 10.0]]), "south": np.array([[50.0, 10.0]])}
+    >>> this = Round(
+    ...     index=0, rounds=40, participants=("north", "south"), measurements=(),
+    ...     plan=Plan(epochs=2, batch_size=512), rng=np.random.default_rng(0),
+    ...     summary=Summary(counts=counts, attributes=(), goal=Goal()),
+    ... )
+    >>> [job.client for job in this.jobs()]
+    ['north', 'south']
     """
 
     index: int
@@ -261,6 +285,11 @@ class Step:
         For each named server vector, the coefficients of the reports' control changes added to it.
     log : mapping
         What an auditor may want to see of this round: plain numbers and names.
+
+    Examples
+    --------
+    >>> Step(np.array([0.25, 0.75]), log={"heard": "south"}).scale
+    1.0
     """
 
     coefficients: Floats

@@ -88,6 +88,11 @@ class Prices:
     cap, counter_cap : float
         Bounds of prices that push rows towards their label, and away from it; signed multipliers
         of decisions stay within what a price may show.
+
+    Examples
+    --------
+    >>> Prices(driven_by="smooth", cap=1.0).counter_cap
+    5.0
     """
 
     __pydantic_config__: ClassVar[Any] = STRICT
@@ -209,6 +214,14 @@ class Plan:
         (SCAFFOLD's c and c_k).
     controller : Controller, optional
         Multipliers that move inside the job; its prices are added to A and B.
+
+    Examples
+    --------
+    Rows of label 1 weigh double in both cells, and the model stays near the server's:
+
+    >>> plan = Plan(epochs=2, batch_size=512, loss_table=((1, 2), (1, 2)), proximal=0.1)
+    >>> plan.steps(rows=2_000)
+    8
     """
 
     __pydantic_config__: ClassVar[Any] = STRICT
@@ -264,6 +277,14 @@ class Job:
         then also sends its change.
     send : bool
         Whether the update goes to the server.
+
+    Examples
+    --------
+    A client trains a model of its own and sends nothing (as in Ditto):
+
+    >>> job = Job(client="north", plan=Plan(epochs=2, batch_size=512), start=PERSONAL, send=False)
+    >>> job.start
+    'personal'
     """
 
     __pydantic_config__: ClassVar[Any] = STRICT
@@ -291,6 +312,11 @@ class Report:
         keeps them in a slot.
     control_change : ndarray, optional
         Change of the control variate, when the job keeps one.
+
+    Examples
+    --------
+    >>> Report(client="north", update=np.zeros(3, np.float32), steps=8, lr=4e-3).steps
+    8
     """
 
     __pydantic_config__: ClassVar[Any] = STRICT

@@ -44,6 +44,11 @@ class FileFormat:
         say so if it looks otherwise.
     sheet : str, optional
         Which sheet of an Excel file holds the rows.
+
+    Examples
+    --------
+    >>> FileFormat(delimiter=";", header=False).sheet is None
+    True
     """
 
     delimiter: str | None = None
