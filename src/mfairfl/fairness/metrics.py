@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 from mfairfl.errors import ConfigError
 from mfairfl.fairness import rates
@@ -42,32 +42,9 @@ y = 1
     """
 
 
-class Columns(TypedDict, total=False):
-    """What every metric takes beside labels and decisions, by keyword."""
-
-    sensitive_features: Any
-    clients: Any
-
-
-class Groups(Columns, total=False):
-    """What every violation takes."""
-
-    attribute: str | None
-
-
-class Between(Groups, total=False):
-    """What every difference and ratio takes."""
-
-    method: rates.Method
-
-
-class ByEvent(Between, total=False):
-    """What a difference or ratio over several events takes."""
-
-    agg: rates.Aggregate
-
-
-def accuracy(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
+def accuracy(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
     """Return the share of rows decided correctly.
 
     Parameters
@@ -84,10 +61,12 @@ def accuracy(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
     >>> accuracy([1, 0, 1, 0], [1, 0, 0, 0])
     0.75
     """
-    return _of_all_rows("accuracy", y_true, y_pred, **by)
+    return _of_all_rows("accuracy", _tally(y_true, y_pred, sensitive_features, clients))
 
 
-def selection_rate(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
+def selection_rate(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
     """Return the share of rows with a favourable decision; arguments as in `accuracy`.
 
     Examples
@@ -95,10 +74,12 @@ def selection_rate(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> fl
     >>> selection_rate([1, 0, 1, 0], [1, 0, 0, 0])
     0.25
     """
-    return _of_all_rows("selection_rate", y_true, y_pred, **by)
+    return _of_all_rows("selection_rate", _tally(y_true, y_pred, sensitive_features, clients))
 
 
-def true_positive_rate(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
+def true_positive_rate(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
     """Return P(ŷ=1 | y=1); arguments as in `accuracy`.
 
     Examples
@@ -106,10 +87,12 @@ def true_positive_rate(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -
     >>> true_positive_rate([1, 0, 1, 0], [1, 0, 0, 0])
     0.5
     """
-    return _of_all_rows("true_positive_rate", y_true, y_pred, **by)
+    return _of_all_rows("true_positive_rate", _tally(y_true, y_pred, sensitive_features, clients))
 
 
-def false_positive_rate(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
+def false_positive_rate(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
     """Return P(ŷ=1 | y=0); arguments as in `accuracy`.
 
     Examples
@@ -117,10 +100,12 @@ def false_positive_rate(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) 
     >>> false_positive_rate([1, 0, 1, 0], [1, 1, 0, 0])
     0.5
     """
-    return _of_all_rows("false_positive_rate", y_true, y_pred, **by)
+    return _of_all_rows("false_positive_rate", _tally(y_true, y_pred, sensitive_features, clients))
 
 
-def balanced_accuracy(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
+def balanced_accuracy(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
     """Return the mean of the accuracies on y = 0 and on y = 1; arguments as in `accuracy`.
 
     Examples
@@ -128,10 +113,12 @@ def balanced_accuracy(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) ->
     >>> balanced_accuracy([1, 0, 0, 0], [0, 0, 0, 0])
     0.5
     """
-    return _of_all_rows("balanced_accuracy", y_true, y_pred, **by)
+    return _of_all_rows("balanced_accuracy", _tally(y_true, y_pred, sensitive_features, clients))
 
 
-def f1(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
+def f1(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
     """Return 2TP / (2TP + FP + FN), y = 1 being positive; arguments as in `accuracy`.
 
     Examples
@@ -139,10 +126,12 @@ def f1(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
     >>> f1([1, 0, 0, 1], [1, 1, 0, 1])
     0.8
     """
-    return _of_all_rows("f1", y_true, y_pred, **by)
+    return _of_all_rows("f1", _tally(y_true, y_pred, sensitive_features, clients))
 
 
-def client_accuracy_std(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
+def client_accuracy_std(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
     """Return the population standard deviation (ddof 0) of the clients' accuracies.
 
     Parameters
@@ -161,10 +150,12 @@ def client_accuracy_std(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) 
     >>> client_accuracy_std([1, 1, 0, 0], [1, 0, 0, 0], clients=["a", "a", "b", "b"])
     0.25
     """
-    return _of_clients("client_accuracy_std", y_true, y_pred, **by)
+    return _of_clients("client_accuracy_std", y_true, y_pred, sensitive_features, clients)
 
 
-def client_accuracy_gap(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
+def client_accuracy_gap(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
     """Return the best minus the worst client's accuracy; arguments as in `client_accuracy_std`.
 
     Examples
@@ -172,10 +163,12 @@ def client_accuracy_gap(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) 
     >>> client_accuracy_gap([1, 1, 0, 0], [1, 0, 0, 0], clients=["a", "a", "b", "b"])
     0.5
     """
-    return _of_clients("client_accuracy_gap", y_true, y_pred, **by)
+    return _of_clients("client_accuracy_gap", y_true, y_pred, sensitive_features, clients)
 
 
-def worst_client_accuracy(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
+def worst_client_accuracy(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
     """Return the lowest accuracy of a client; arguments as in `client_accuracy_std`.
 
     Examples
@@ -183,10 +176,12 @@ def worst_client_accuracy(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]
     >>> worst_client_accuracy([1, 1, 0, 0], [1, 0, 0, 0], clients=["a", "a", "b", "b"])
     0.5
     """
-    return _of_clients("worst_client_accuracy", y_true, y_pred, **by)
+    return _of_clients("worst_client_accuracy", y_true, y_pred, sensitive_features, clients)
 
 
-def best_client_accuracy(y_true: Any, y_pred: Any = None, **by: Unpack[Columns]) -> float:
+def best_client_accuracy(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
     """Return the highest accuracy of a client; arguments as in `client_accuracy_std`.
 
     Examples
@@ -194,10 +189,17 @@ def best_client_accuracy(y_true: Any, y_pred: Any = None, **by: Unpack[Columns])
     >>> best_client_accuracy([1, 1, 0, 0], [1, 0, 0, 0], clients=["a", "a", "b", "b"])
     1.0
     """
-    return _of_clients("best_client_accuracy", y_true, y_pred, **by)
+    return _of_clients("best_client_accuracy", y_true, y_pred, sensitive_features, clients)
 
 
-def demographic_parity_violation(y_true: Any, y_pred: Any = None, **by: Unpack[Groups]) -> float:
+def demographic_parity_violation(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    attribute: str | None = None,
+) -> float:
     """Return the largest deviation of a group's selection rate from the overall one.
 
     Parameters
@@ -218,10 +220,19 @@ def demographic_parity_violation(y_true: Any, y_pred: Any = None, **by: Unpack[G
     >>> demographic_parity_violation([1, 0, 1, 0], [1, 1, 0, 0], sensitive_features=list("aabb"))
     0.5
     """
-    return _of_groups("demographic_parity", "violation", y_true, y_pred, **by)
+    tally = _tally(y_true, y_pred, sensitive_features, clients)
+    return _of_groups("demographic_parity", "violation", tally, attribute)
 
 
-def demographic_parity_difference(y_true: Any, y_pred: Any = None, **by: Unpack[Between]) -> float:
+def demographic_parity_difference(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    method: rates.Method = "between_groups",
+    attribute: str | None = None,
+) -> float:
     """Return the difference between the groups' highest and lowest selection rate.
 
     Parameters
@@ -238,10 +249,19 @@ def demographic_parity_difference(y_true: Any, y_pred: Any = None, **by: Unpack[
     >>> demographic_parity_difference([1, 0, 1, 0], [1, 1, 0, 0], sensitive_features=list("aabb"))
     1.0
     """
-    return _of_groups("demographic_parity", "difference", y_true, y_pred, **by)
+    tally = _tally(y_true, y_pred, sensitive_features, clients)
+    return _of_groups("demographic_parity", "difference", tally, attribute, method=method)
 
 
-def demographic_parity_ratio(y_true: Any, y_pred: Any = None, **by: Unpack[Between]) -> float:
+def demographic_parity_ratio(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    method: rates.Method = "between_groups",
+    attribute: str | None = None,
+) -> float:
     """Return the ratio of the groups' lowest and highest selection rate.
 
     Parameters
@@ -257,10 +277,18 @@ def demographic_parity_ratio(y_true: Any, y_pred: Any = None, **by: Unpack[Betwe
     >>> demographic_parity_ratio([1, 0, 1, 0], [1, 1, 1, 0], sensitive_features=list("aabb"))
     0.5
     """
-    return _of_groups("demographic_parity", "ratio", y_true, y_pred, **by)
+    tally = _tally(y_true, y_pred, sensitive_features, clients)
+    return _of_groups("demographic_parity", "ratio", tally, attribute, method=method)
 
 
-def equalized_odds_violation(y_true: Any, y_pred: Any = None, **by: Unpack[Groups]) -> float:
+def equalized_odds_violation(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    attribute: str | None = None,
+) -> float:
     """Return the largest deviation of a group's true or false positive rate from the overall one.
 
     Arguments as in `demographic_parity_violation`.
@@ -270,10 +298,20 @@ def equalized_odds_violation(y_true: Any, y_pred: Any = None, **by: Unpack[Group
     >>> equalized_odds_violation([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     0.5
     """
-    return _of_groups("equalized_odds", "violation", y_true, y_pred, **by)
+    tally = _tally(y_true, y_pred, sensitive_features, clients)
+    return _of_groups("equalized_odds", "violation", tally, attribute)
 
 
-def equalized_odds_difference(y_true: Any, y_pred: Any = None, **by: Unpack[ByEvent]) -> float:
+def equalized_odds_difference(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    method: rates.Method = "between_groups",
+    agg: rates.Aggregate = "worst_case",
+    attribute: str | None = None,
+) -> float:
     """Return the difference between the groups' highest and lowest true or false positive rate.
 
     Arguments as in `demographic_parity_difference`; `agg` takes the larger of the two differences
@@ -284,10 +322,20 @@ def equalized_odds_difference(y_true: Any, y_pred: Any = None, **by: Unpack[ByEv
     >>> equalized_odds_difference([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     1.0
     """
-    return _of_groups("equalized_odds", "difference", y_true, y_pred, **by)
+    tally = _tally(y_true, y_pred, sensitive_features, clients)
+    return _of_groups("equalized_odds", "difference", tally, attribute, method=method, agg=agg)
 
 
-def equalized_odds_ratio(y_true: Any, y_pred: Any = None, **by: Unpack[ByEvent]) -> float:
+def equalized_odds_ratio(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    method: rates.Method = "between_groups",
+    agg: rates.Aggregate = "worst_case",
+    attribute: str | None = None,
+) -> float:
     """Return the ratio of the groups' lowest and highest true or false positive rate.
 
     Arguments as in `equalized_odds_difference`. If there are no false positives at all, only
@@ -298,10 +346,18 @@ def equalized_odds_ratio(y_true: Any, y_pred: Any = None, **by: Unpack[ByEvent])
     >>> equalized_odds_ratio([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     0.0
     """
-    return _of_groups("equalized_odds", "ratio", y_true, y_pred, **by)
+    tally = _tally(y_true, y_pred, sensitive_features, clients)
+    return _of_groups("equalized_odds", "ratio", tally, attribute, method=method, agg=agg)
 
 
-def equal_opportunity_violation(y_true: Any, y_pred: Any = None, **by: Unpack[Groups]) -> float:
+def equal_opportunity_violation(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    attribute: str | None = None,
+) -> float:
     """Return the largest deviation of a group's true positive rate from the overall one.
 
     Arguments as in `demographic_parity_violation`.
@@ -311,10 +367,19 @@ def equal_opportunity_violation(y_true: Any, y_pred: Any = None, **by: Unpack[Gr
     >>> equal_opportunity_violation([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     0.5
     """
-    return _of_groups("equal_opportunity", "violation", y_true, y_pred, **by)
+    tally = _tally(y_true, y_pred, sensitive_features, clients)
+    return _of_groups("equal_opportunity", "violation", tally, attribute)
 
 
-def equal_opportunity_difference(y_true: Any, y_pred: Any = None, **by: Unpack[Between]) -> float:
+def equal_opportunity_difference(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    method: rates.Method = "between_groups",
+    attribute: str | None = None,
+) -> float:
     """Return the difference between the groups' highest and lowest true positive rate.
 
     Arguments as in `demographic_parity_difference`.
@@ -324,10 +389,19 @@ def equal_opportunity_difference(y_true: Any, y_pred: Any = None, **by: Unpack[B
     >>> equal_opportunity_difference([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     1.0
     """
-    return _of_groups("equal_opportunity", "difference", y_true, y_pred, **by)
+    tally = _tally(y_true, y_pred, sensitive_features, clients)
+    return _of_groups("equal_opportunity", "difference", tally, attribute, method=method)
 
 
-def equal_opportunity_ratio(y_true: Any, y_pred: Any = None, **by: Unpack[Between]) -> float:
+def equal_opportunity_ratio(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    method: rates.Method = "between_groups",
+    attribute: str | None = None,
+) -> float:
     """Return the ratio of the groups' lowest and highest true positive rate.
 
     Arguments as in `demographic_parity_ratio`.
@@ -337,10 +411,18 @@ def equal_opportunity_ratio(y_true: Any, y_pred: Any = None, **by: Unpack[Betwee
     >>> equal_opportunity_ratio([1, 0, 1, 0], [1, 1, 1, 1], sensitive_features=list("aabb"))
     1.0
     """
-    return _of_groups("equal_opportunity", "ratio", y_true, y_pred, **by)
+    tally = _tally(y_true, y_pred, sensitive_features, clients)
+    return _of_groups("equal_opportunity", "ratio", tally, attribute, method=method)
 
 
-def accuracy_parity_violation(y_true: Any, y_pred: Any = None, **by: Unpack[Groups]) -> float:
+def accuracy_parity_violation(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    attribute: str | None = None,
+) -> float:
     """Return the largest deviation of a group's accuracy from the overall one.
 
     Arguments as in `demographic_parity_violation`.
@@ -350,10 +432,19 @@ def accuracy_parity_violation(y_true: Any, y_pred: Any = None, **by: Unpack[Grou
     >>> accuracy_parity_violation([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     0.25
     """
-    return _of_groups("accuracy_parity", "violation", y_true, y_pred, **by)
+    tally = _tally(y_true, y_pred, sensitive_features, clients)
+    return _of_groups("accuracy_parity", "violation", tally, attribute)
 
 
-def accuracy_parity_difference(y_true: Any, y_pred: Any = None, **by: Unpack[Between]) -> float:
+def accuracy_parity_difference(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    method: rates.Method = "between_groups",
+    attribute: str | None = None,
+) -> float:
     """Return the difference between the groups' highest and lowest accuracy.
 
     Arguments as in `demographic_parity_difference`.
@@ -363,10 +454,19 @@ def accuracy_parity_difference(y_true: Any, y_pred: Any = None, **by: Unpack[Bet
     >>> accuracy_parity_difference([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     0.5
     """
-    return _of_groups("accuracy_parity", "difference", y_true, y_pred, **by)
+    tally = _tally(y_true, y_pred, sensitive_features, clients)
+    return _of_groups("accuracy_parity", "difference", tally, attribute, method=method)
 
 
-def accuracy_parity_ratio(y_true: Any, y_pred: Any = None, **by: Unpack[Between]) -> float:
+def accuracy_parity_ratio(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    method: rates.Method = "between_groups",
+    attribute: str | None = None,
+) -> float:
     """Return the ratio of the groups' lowest and highest accuracy.
 
     Arguments as in `demographic_parity_ratio`.
@@ -376,7 +476,8 @@ def accuracy_parity_ratio(y_true: Any, y_pred: Any = None, **by: Unpack[Between]
     >>> accuracy_parity_ratio([1, 0, 1, 0], [1, 1, 1, 0], sensitive_features=list("aabb"))
     0.5
     """
-    return _of_groups("accuracy_parity", "ratio", y_true, y_pred, **by)
+    tally = _tally(y_true, y_pred, sensitive_features, clients)
+    return _of_groups("accuracy_parity", "ratio", tally, attribute, method=method)
 
 
 def accuracy_parity_loss_violation(
@@ -407,39 +508,28 @@ def accuracy_parity_loss_violation(
     return _defined("accuracy_parity_loss_violation", *gap, depth=3)
 
 
-def _of_all_rows(name: str, y_true: Any, y_pred: Any, **by: Unpack[Columns]) -> float:
-    table = rates.pooled_table(_tally(y_true, y_pred, **by).counts)
-    return _defined(name, *rates.performance(name, table))
+def _of_all_rows(name: str, tally: Tally) -> float:
+    return _defined(name, *rates.performance(name, rates.pooled_table(tally.counts)))
 
 
-def _of_clients(name: str, y_true: Any, y_pred: Any, **by: Unpack[Columns]) -> float:
-    if by.get("clients") is None and not isinstance(y_true, Tally):
+def _of_clients(
+    name: str, y_true: Any, y_pred: Any, sensitive_features: Any, clients: Any
+) -> float:
+    if clients is None and not isinstance(y_true, Tally):
         raise ConfigError(f"{name} needs clients=, the client of each row (or a Tally)")
-    return _defined(name, *rates.client_number(name, _tally(y_true, y_pred, **by)))
+    tally = _tally(y_true, y_pred, sensitive_features, clients)
+    return _defined(name, *rates.client_number(name, tally))
 
 
 def _of_groups(
-    name: str,
-    kind: rates.Kind,
-    y_true: Any,
-    y_pred: Any,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    attribute: str | None = None,
-    **options: Any,
+    name: str, kind: rates.Kind, tally: Tally, attribute: str | None, **options: Any
 ) -> float:
-    if kind == "violation" and options:
-        raise TypeError(f"{name}_violation() takes no argument {min(options)!r}")
-    tally = _tally(y_true, y_pred, sensitive_features=sensitive_features, clients=clients)
     groupings = rates.measured_groupings(tally.cells, kind, attribute)
-    value, why = rates.group_measure(kind, notion(name), tally.counts, groupings, **options)
-    return _defined(f"{name}_{kind}", value, why)
+    value, reason = rates.group_measure(kind, notion(name), tally.counts, groupings, **options)
+    return _defined(f"{name}_{kind}", value, reason)
 
 
-def _tally(
-    y_true: Any, y_pred: Any, *, sensitive_features: Any = None, clients: Any = None
-) -> Tally:
+def _tally(y_true: Any, y_pred: Any, sensitive_features: Any, clients: Any) -> Tally:
     """Return the tally that a metric was given, or count the rows that it was given."""
     if isinstance(y_true, Tally):
         if y_pred is not None or sensitive_features is not None or clients is not None:
