@@ -16,6 +16,7 @@ from mfairfl.strategies.afl import AFL
 from mfairfl.strategies.base import Card, Strategy
 from mfairfl.strategies.constant import Constant
 from mfairfl.strategies.ditto import Ditto
+from mfairfl.strategies.drfl import DRFL
 from mfairfl.strategies.fairfed import FairFed
 from mfairfl.strategies.fedavg import FedAvg
 from mfairfl.strategies.fedavg_threshold import FedAvgThreshold
@@ -28,7 +29,7 @@ from mfairfl.strategies.local_fairness import CenFair, FedAvgFair, IndFair
 from mfairfl.strategies.mfairfl import MFairFL
 from mfairfl.strategies.qffl import QFFL
 from mfairfl.strategies.scaffold import Scaffold
-from mfairfl.strategies.tilted import DRFL, TERM
+from mfairfl.strategies.term import TERM
 
 
 class Method(NamedTuple):

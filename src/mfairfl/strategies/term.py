@@ -1,28 +1,19 @@
-"""TERM and DRFL: clients with a higher loss count more in the average.
+"""TERM: the average loss of the clients, tilted towards the worst-off.
 
 T. Li, A. Beirami, M. Sanjabi, V. Smith: Tilted Empirical Risk Minimization. ICLR 2021.
-Z. Zhao, G. Joshi: A Dynamic Reweighting Strategy for Fair Federated Learning. ICASSP 2022.
 
 Symbols: n_k of n rows at client k, p_k = n_k/n or 1/K; w_t server weights, L_k client k's mean
-loss at w_t, g_k = w_t − w_k after local training, t ≥ 0 the tilt, q ≥ 0 the strength.
+loss at w_t, g_k = w_t − w_k after local training, t ≥ 0 the tilt.
 
-Update: w_{t+1} = w_t − Σ_k c_k g_k with c_k = p_k e^{x_k} / Σ_j p_j e^{x_j} and
-- TERM: x_k = t L_k, the weights of ∇L_k in the gradient of (1/t) log Σ p_k e^{t L_k}. As t grows
-  only the worst client counts.
-- DRFL: x_k = q log L_k, so c_k ∝ p_k L_k^q: gradient descent on Σ p_k L_k^{q+1}/(q + 1), q-FFL's
-  objective, with a normalised step.
-t = 0 and q = 0 are FedAvg.
+Update: w_{t+1} = w_t − Σ_k c_k g_k, c_k = p_k e^{t L_k} / Σ_j p_j e^{t L_j}: the weights of ∇L_k
+in the gradient of (1/t) log Σ p_k e^{t L_k}. t = 0 is FedAvg; as t grows only the worst client
+counts.
 
 Deviations:
-- g_k is the result of local epochs with the project's shared recipe; TERM's paper takes one
-  stochastic gradient, DRFL's trains with SGD.
-- TERM's tilt is on clients, by their losses at the start of the round; rows within a client count
+- The tilt is on clients, by their losses at the start of the round; rows within a client count
   alike. The paper smooths the weights over minibatches; measured losses need no smoothing.
-- TERM's negative tilts, which ignore outliers, are refused: they would abandon the worst-off
-  clients.
-- DRFL takes L_k + 1e-10 for L_k: clients that fit perfectly keep a weight, however small.
-- DRFL's paper also draws clients with a high loss more often. With all clients in every round that
-  is void, and otherwise `training.participation` draws uniformly, as for every method.
+- g_k is the result of local epochs with the project's shared recipe, not one stochastic gradient.
+- Negative tilts, which ignore outliers, are refused: they would abandon the worst-off clients.
 """
 
 from __future__ import annotations
@@ -86,24 +77,3 @@ class TERM(Tilted):
     def exponents(self, losses: Floats) -> Floats:
         """Return t L_k."""
         return self.t * losses
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DRFL(Tilted):
-    """Averaging with weights that grow with the clients' losses.
-
-    Parameters
-    ----------
-    q : float
-        q ≥ 0; the larger, the more the worst-off clients count.
-    weights : {"size", "uniform"}
-        p_k = n_k/n or 1/K.
-    """
-
-    q: float = parameter(2.0, grid=(0.01, 0.02, 1.0, 2.0, 5.0, 10.0), least=0)
-
-    card = Card(title="Clients count by their loss", paper="Zhao & Joshi 2022", protects="clients")
-
-    def exponents(self, losses: Floats) -> Floats:
-        """Return q log L_k."""
-        return self.q * np.log(losses + 1e-10)  # a loss of 0 has no logarithm
