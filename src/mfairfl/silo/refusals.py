@@ -31,6 +31,7 @@ from mfairfl.silo.silo_file import AuditConsent
 from mfairfl.strategies.base import Strategy, trial_jobs
 from mfairfl.training.plan import Controller, Job, Plan, Recipe, Table2
 from mfairfl.wire.enrolment_messages import ModelTerms
+from mfairfl.wire.packing import require
 from mfairfl.wire.run_messages import Shape
 
 _NAME = re.compile(r"[A-Za-z][\w.-]{0,59}", re.ASCII)
@@ -71,29 +72,24 @@ def _largest_prices(plan: Plan) -> Iterator[float]:
 def refuse_absurd(ask: Ask, shape: Shape, attributes: Sequence[Attribute]) -> None:
     """Refuse what no honest run asks for, with the reason."""
     if isinstance(ask, Train):
-        _require(ask.round < _ROUNDS, f"round {ask.round}: at most {_ROUNDS:,} are trained")
+        require(ask.round < _ROUNDS, f"round {ask.round}: at most {_ROUNDS:,} are trained")
         for job in ask.jobs:
             _check_job(job, shape, attributes)
     else:
         _check_question(ask, shape)
 
 
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise MessageError(otherwise)
-
-
 def _check_question(ask: Measure | Score, shape: Shape) -> None:
     """Check a request for measurements or scores."""
-    _require(len(set(ask.splits)) == len(ask.splits), f"splits {list(ask.splits)} repeat one")
+    require(len(set(ask.splits)) == len(ask.splits), f"splits {list(ask.splits)} repeat one")
     _check_slot("slot", ask.slot)
     if ask.shares is not None:
         good = (ask.shares >= 0).all() and abs(float(ask.shares.sum()) - 1) <= 1e-6
-        _require(bool(good), "shares must be 0 or more and sum to 1")
+        require(good, "shares must be 0 or more and sum to 1")
     if isinstance(ask, Measure) and ask.thresholds is not None:
         cells, most = ask.thresholds.values.shape
-        _require(cells == shape.cells, f"thresholds of {cells} cells; the task has {shape.cells}")
-        _require(
+        require(cells == shape.cells, f"thresholds of {cells} cells; the task has {shape.cells}")
+        require(
             most <= _THRESHOLDS, f"{most} thresholds of a cell; at most {_THRESHOLDS} are used"
         )
 
@@ -104,10 +100,10 @@ def _check_job(job: Job, shape: Shape, attributes: Sequence[Attribute]) -> None:
         _check_slot(name, getattr(job, name))
     _check_slot("plan.linear_slot", plan.linear_slot)
     lr, most = optimizer.lr, _RATES[optimizer.name]
-    _require(lr <= most, f"optimizer.lr = {lr:g}: {optimizer.name} trains with at most {most:g}")
+    require(lr <= most, f"optimizer.lr = {lr:g}: {optimizer.name} trains with at most {most:g}")
     shrink = lr * optimizer.weight_decay
     flips = optimizer.name == "adamw" and shrink >= 1  # as `Recipe` refuses it
-    _require(not flips, f"optimizer.lr · optimizer.weight_decay = {shrink:g} must stay below 1")
+    require(not flips, f"optimizer.lr · optimizer.weight_decay = {shrink:g} must stay below 1")
     _check_numbers("plan.proximal", [plan.proximal])
     for name in ("loss_table", "score_table"):
         _check_table(f"plan.{name}", getattr(plan, name), shape)
@@ -119,19 +115,19 @@ def _check_controller(
     controller: Controller, shape: Shape, attributes: Sequence[Attribute]
 ) -> None:
     goal, prices = controller.goal, controller.prices
-    _require(len(goal.notions) <= _NOTIONS, f"{len(goal.notions)} notions; at most {_NOTIONS}")
+    require(len(goal.notions) <= _NOTIONS, f"{len(goal.notions)} notions; at most {_NOTIONS}")
     named = goal.attributes or ()
-    _require(len(set(named)) == len(named), f"goal.attributes {list(named)} repeat one")
+    require(len(set(named)) == len(named), f"goal.attributes {list(named)} repeat one")
     count = len(goal.constraints(attributes))
     for name in ("multipliers", "step", "offset"):
         values = getattr(controller, name)
         if values is not None:
             numbers = f"controller.{name}: {len(values)} numbers"
-            _require(len(values) == count, f"{numbers} for {count} constraints")
+            require(len(values) == count, f"{numbers} for {count} constraints")
             _check_numbers(f"controller.{name}", values)
     _check_table("controller.counts", controller.counts, shape)
     negative = any(n < 0 for pair in controller.counts or () for n in pair)
-    _require(not negative, "controller.counts hold a negative number")
+    require(not negative, "controller.counts hold a negative number")
     _check_numbers("controller.prices", [prices.cap, prices.counter_cap])
     _check_numbers("controller.scale", [controller.scale])
     _check_slot("controller.slot", controller.slot)
@@ -140,14 +136,14 @@ def _check_controller(
 def _check_table(name: str, table: Table2 | None, shape: Shape) -> None:
     if table is not None:
         cells = f"{name} has {len(table)} cells"
-        _require(len(table) == shape.cells, f"{cells}; the task has {shape.cells}")
+        require(len(table) == shape.cells, f"{cells}; the task has {shape.cells}")
         _check_numbers(name, [number for pair in table for number in pair])
 
 
 def _check_numbers(name: str, values: Iterable[float]) -> None:
     for value in values:
         good = abs(value) <= _LARGEST  # nan is not, either
-        _require(good, f"{name} holds {value:g}; use numbers within ±{_LARGEST:g}")
+        require(good, f"{name} holds {value:g}; use numbers within ±{_LARGEST:g}")
 
 
 def _check_slot(name: str, slot: str | None) -> None:

@@ -25,7 +25,17 @@ from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
 from mfairfl.fairness.cells import Cells
 from mfairfl.strict_json import JsonLimits
 from mfairfl.wire.enrolment_messages import ModelTerms
-from mfairfl.wire.packing import Form, Message, Packet, RowChange, Sha256, SiloAnswer, UpTo, unpack
+from mfairfl.wire.packing import (
+    Form,
+    Message,
+    Packet,
+    RowChange,
+    Sha256,
+    SiloAnswer,
+    UpTo,
+    require,
+    unpack,
+)
 from mfairfl.wire.run_messages import COUNTED, MOST_MODELS, ScoreArrays, SentThresholds
 
 _LARGEST_LOSS = 40.0  # of a row: a probability of 0 that fails loses 36
@@ -65,14 +75,13 @@ class GroupsAnswer(SiloAnswer):
 def read_groups(packet: Packet, columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the groups that an answer names; names that no honest silo sends are refused."""
     groups = unpack(GroupsAnswer, packet).groups
-    if set(groups) != set(columns):
-        raise MessageError("it names groups of other columns than it was asked for")
+    asked = set(groups) == set(columns)
+    require(asked, "it names groups of other columns than it was asked for")
     for column, names in groups.items():
         for group in names:
-            if group != canonical_text(group) or group == MISSING or not group.isprintable():
-                raise MessageError(f"a group {group[:60]!r} of '{column}' cannot be one")
-        if len(set(names)) < len(names):
-            raise MessageError(f"it names a group of '{column}' twice")
+            good = group == canonical_text(group) != MISSING and group.isprintable()
+            require(good, f"a group {group[:60]!r} of '{column}' cannot be one")
+        require(len(set(names)) == len(names), f"it names a group of '{column}' twice")
     return groups
 
 
@@ -133,17 +142,15 @@ class SentModel(StrictModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.members.ndim != 2 or len(self.weights) != len(self.members):
-            raise ValueError(f"{len(self.weights)} weights of members {self.members.shape}")
-        if self.combined == "single" and len(self.members) != 1:
-            raise ValueError(f"a single model of {len(self.members)} members")
-        if self.thresholds is not None and self.combined != "single":
-            raise ValueError(f"thresholds of a '{self.combined}'")
-        if not self.task.resolved:
-            raise ValueError("the task of the model leaves columns, groups or labels open")
-        named = {s.name for s in self.task.sensitive}
-        if not set(self.audited) <= named:
-            raise ValueError(f"the audit is about {list(self.audited)}; the task has {named}")
+        members, single = self.members, self.combined == "single"
+        shaped = members.ndim == 2 and len(self.weights) == len(members)
+        require(shaped, f"{len(self.weights)} weights of members {members.shape}")
+        require(not single or len(members) == 1, f"a single model of {len(members)} members")
+        require(single or self.thresholds is None, f"thresholds of a '{self.combined}'")
+        open_task = "the task of the model leaves columns, groups or labels open"
+        require(self.task.resolved, open_task)
+        named, audited = {s.name for s in self.task.sensitive}, list(self.audited)
+        require(named >= set(audited), f"the audit is about {audited}; the task has {named}")
         return self
 
 
@@ -188,20 +195,18 @@ def unpack_audit(packet: Packet) -> AuditQuestion:
     question = unpack(AuditQuestion, packet)
     subject, attributes = question.subject, question.attributes
     if isinstance(subject, SentModel):
-        if (attributes, question.grid) != (subject.attributes, ScoreGrid()):
-            raise MessageError("the groups and the grid are not those of the model")
+        same = (attributes, question.grid) == (subject.attributes, ScoreGrid())
+        require(same, "the groups and the grid are not those of the model")
     else:
-        if tuple(a.name for a in attributes) != subject.sensitive:
-            raise MessageError("the groups are not those of the sensitive columns")
+        same = tuple(a.name for a in attributes) == subject.sensitive
+        require(same, "the groups are not those of the sensitive columns")
         for a in attributes:
-            if a.groups[-1:] != (MISSING,) or len(set(a.groups)) < a.size:
-                raise MessageError(f"the groups of '{a.name}' do not end with '?', or repeat")
-        if (question.grid is None) != (subject.score is None):
-            raise MessageError("a range of scores and a column of scores belong together")
-    if question.cells > MOST_CELLS:
-        raise MessageError(
-            f"{question.cells:,} combinations of groups; at most {MOST_CELLS:,} are counted"
-        )
+            good = a.groups[-1:] == (MISSING,) and len(set(a.groups)) == a.size
+            require(good, f"the groups of '{a.name}' do not end with '?', or repeat")
+        both = (question.grid is None) == (subject.score is None)
+        require(both, "a range of scores and a column of scores belong together")
+    cells = f"{question.cells:,} combinations of groups"
+    require(question.cells <= MOST_CELLS, f"{cells}; at most {MOST_CELLS:,} are counted")
     return question
 
 
@@ -276,43 +281,45 @@ def read_audit(
     grid = question.grid
     bins = 0 if grid is None else len(grid.edges) + 1
     answer = unpack(AuditAnswer, packet, cells=question.cells, bins=bins)
-    if (answer.scored is None) != (grid is None):
-        raise MessageError("it does not count scores exactly if it was asked to")
-    if (answer.scores is None) != (grid is None or not grid.probabilities):
-        raise MessageError("it does not add up probabilities exactly if it was asked to")
+    scored, scores = answer.scored, answer.scores
+    asked = (scored is None) == (grid is None)
+    require(asked, "it does not count scores exactly if it was asked to")
+    asked = (scores is None) == (grid is None or not grid.probabilities)
+    require(asked, "it does not add up probabilities exactly if it was asked to")
     # A sum of huge counts may come out right as an integer: it is looked at as a float.
     most = MOST_ROWS if most_rows is None else min(most_rows, MOST_ROWS)
-    if answer.decided.sum(dtype=float) + float(answer.withheld[0]) > most:
-        raise MessageError(f"it claims more than {most:,} rows")
-    if answer.scored is not None and answer.scored.sum(dtype=float) > most:
-        raise MessageError(f"it claims scores of more than {most:,} rows")
+    rows = answer.decided.sum(dtype=float) + float(answer.withheld[0])
+    require(rows <= most, f"it claims more than {most:,} rows")
+    rows = 0.0 if scored is None else scored.sum(dtype=float)
+    require(rows <= most, f"it claims scores of more than {most:,} rows")
     try:
-        sums = None if answer.scores is None else answer.scores.score_sums()
+        sums = () if scores is None else (scores.score_sums(),)
         counts = AuditCounts(
             decided=answer.decided[None],
             clients=(name,),
             attributes=question.attributes,
             grid=grid,
-            scored=None if answer.scored is None else answer.scored[None],
-            sums=None if sums is None else (sums,),
+            scored=None if scored is None else scored[None],
+            sums=sums or None,
             hidden=answer.hidden[None].astype(bool),
             withheld=answer.withheld,
         )
     except MfairflError as error:
         raise MessageError(str(error)) from None
-    if sums is not None and (sums.losses > _LARGEST_LOSS * sums.counts).any():
-        raise MessageError(f"its mean loss is above {_LARGEST_LOSS:g}")
+    for added in sums:
+        possible = (added.losses <= _LARGEST_LOSS * added.counts).all()
+        require(possible, f"its mean loss is above {_LARGEST_LOSS:g}")
     _check_floor(counts, answer.facts.floor)
     return counts, answer.facts
 
 
 def _check_floor(counts: AuditCounts, floor: int) -> None:
     """Refuse counts that a floor does not leave, and an impossible number of withheld rows."""
-    if ((counts.rows > 0) & (counts.rows < floor)).any():
-        raise MessageError(f"it counts fewer than {floor} rows, which it says it never does")
+    above = ((counts.rows == 0) | (counts.rows >= floor)).all()
+    require(above, f"it counts fewer than {floor} rows, which it says it never does")
     withheld, hidden = int(counts.withheld[0]), int(counts.hidden.sum())
     all_hidden = hidden == counts.hidden.size and withheld == floor - 1  # below the floor in all
-    if hidden and withheld < max(hidden, floor) and not all_hidden:
-        raise MessageError(f"it withholds {withheld} rows of {hidden} groups and labels")
-    if withheld and not hidden:
-        raise MessageError("it withholds rows, and says of no group that it does")
+    enough = hidden == 0 or withheld >= max(hidden, floor) or all_hidden
+    require(enough, f"it withholds {withheld} rows of {hidden} groups and labels")
+    named = withheld == 0 or hidden > 0
+    require(named, "it withholds rows, and says of no group that it does")

@@ -31,6 +31,7 @@ from mfairfl.wire.packing import (
     Sha256,
     SiloAnswer,
     UpTo,
+    require,
     unpack,
 )
 
@@ -99,17 +100,13 @@ class ProfileAnswer(SiloAnswer):
 def read_profile(name: str, packet: Packet, task: Task) -> Profile:
     """Return a client's description of its file."""
     profile = unpack(ProfileAnswer, packet).profile
-    if profile.client != name:
-        raise MessageError(f"it describes itself as '{profile.client}'")
+    require(profile.client == name, f"it describes itself as '{profile.client}'")
     for sensitive in task.sensitive:
         column = profile.column(sensitive.column)
-        if column is None or sensitive.levels is not None:
-            continue
-        if len(column.levels) > MOST_GROUPS:
-            raise MessageError(
-                f"sensitive column '{sensitive.column}' has {len(column.levels)} distinct values; "
-                "form a few groups with bins"
-            )
+        if column is not None and sensitive.levels is None:
+            values = f"'{sensitive.column}' has {len(column.levels)} distinct values"
+            few = len(column.levels) <= MOST_GROUPS
+            require(few, f"sensitive column {values}; form a few groups with bins")
     return profile
 
 
@@ -160,14 +157,13 @@ def read_sums(packet: Packet, task: Task, most_rows: int) -> SumsAnswer:
         The rows of its file; some may be left out.
     """
     answer = unpack(SumsAnswer, packet)
-    if answer.rows > most_rows:
-        raise MessageError(f"it counts {answer.rows} rows; its file has {most_rows}")
+    rows = answer.rows
+    require(rows <= most_rows, f"it counts {rows} rows; its file has {most_rows}")
     for part in (answer.train, answer.others):
-        _check_sums(part, task, answer.rows)
+        _check_sums(part, task, rows)
     if task.numeric:
-        rows = (rows_of(answer.train) or 0) + (rows_of(answer.others) or 0)
-        if rows != answer.rows:
-            raise MessageError(f"its sums are not those of {answer.rows} rows")
+        summed = (rows_of(answer.train) or 0) + (rows_of(answer.others) or 0)
+        require(summed == rows, f"its sums are not those of {rows} rows")
     for column, total in (answer.train + answer.others).numeric.items():
         _check_scale(column, total)
     return answer
@@ -180,35 +176,32 @@ def rows_of(sums: EncoderStatistics) -> int | None:
 
 def _check_sums(sums: EncoderStatistics, task: Task, most: int) -> None:
     """Refuse sums over other columns than agreed, and those that no rows can have."""
-    # In the agreed order: it is the order of the encoder's inputs.
     for named, agreed in ((sums.numeric, task.numeric), (sums.categorical, task.categorical)):
-        if list(named) != list(agreed or ()):
-            odd = sorted(set(named) ^ set(agreed or ()))
-            raise MessageError(
-                f"its sums are not those of the agreed columns ('{odd[0]}')"
-                if odd
-                else "its sums have the agreed columns in another order"
-            )
+        if odd := sorted(set(named) ^ set(agreed or ())):
+            raise MessageError(f"its sums are not those of the agreed columns ('{odd[0]}')")
+        # The order of the encoder's inputs.
+        ordered = tuple(named) == tuple(agreed or ())
+        require(ordered, "its sums have the agreed columns in another order")
     rows = rows_of(sums)
-    for name, column in sums.numeric.items():
-        if column.count + column.missing != rows:
-            raise MessageError("its columns have different numbers of rows")
-        if not column.possible:
-            raise MessageError(f"no numbers have its sums of '{name}'")
-        _check_scale(name, column)
+    for name, total in sums.numeric.items():
+        equal = total.count + total.missing == rows
+        require(equal, "its columns have different numbers of rows")
+        require(total.possible, f"no numbers have its sums of '{name}'")
+        _check_scale(name, total)
+    most = most if rows is None else rows
     for name, levels in sums.categorical.items():
-        if sum(levels.values()) > (most if rows is None else rows):
-            raise MessageError(f"it counts more rows of '{name}' than it has")
-        if odd := [level for level in levels if level != canonical_text(level)]:
-            raise MessageError(f"level {odd[0]!r} of '{name}' is not written as values are")
+        require(sum(levels.values()) <= most, f"it counts more rows of '{name}' than it has")
+        for level in levels:
+            written = f"level {level!r} of '{name}' is not written as values are"
+            require(level == canonical_text(level), written)
 
 
 def _check_scale(name: str, column: NumericStatistics) -> None:
     """Refuse a column whose numbers are too large or too small to be scaled."""
     low, high = _SCALES
     for number in (column.mean, column.deviation):
-        if number and not low <= abs(number) <= high:
-            raise MessageError(f"mean or deviation of '{name}' is {number:g}: correct its unit")
+        scalable = not number or low <= abs(number) <= high
+        require(scalable, f"mean or deviation of '{name}' is {number:g}: correct its unit")
 
 
 # ------------------------------------------------------------------ histograms
@@ -235,14 +228,14 @@ class CutsQuestion(SplitQuestion):
     def by_column(self, numeric: Sequence[str]) -> dict[str, np.ndarray]:
         """Return the cuts of each column, which must be one of these columns of numbers."""
         require_known("numeric column", self.columns, numeric, MessageError)
-        if len(set(self.columns)) < len(self.columns):
-            raise MessageError("a column is named twice")
-        if len(self.cuts) != len(self.columns):
-            raise MessageError(f"cuts of {len(self.cuts)} columns; {len(self.columns)} are named")
-        for column, cuts in zip(self.columns, self.cuts, strict=True):
-            if not (np.diff(cuts) > 0).all():
-                raise MessageError(f"the cuts of '{column}' are not in ascending order")
-        return dict(zip(self.columns, self.cuts, strict=True))
+        count, given = len(self.columns), len(self.cuts)
+        require(len(set(self.columns)) == count, "a column is named twice")
+        require(given == count, f"cuts of {given} columns; {count} are named")
+        by_column = dict(zip(self.columns, self.cuts, strict=True))
+        for column, cuts in by_column.items():
+            ascending = (np.diff(cuts) > 0).all()
+            require(ascending, f"the cuts of '{column}' are not in ascending order")
+        return by_column
 
 
 _Histogram = Annotated[np.ndarray, Form.whole(UpTo(MOST_CUTS + 1))]
@@ -268,19 +261,19 @@ class HistogramsAnswer(SiloAnswer):
 def read_histograms(packet: Packet, cuts: Cuts, rows: Mapping[str, int]) -> dict[str, Histogram]:
     """Return the histograms that an answer holds; `rows` are known to have a value."""
     answer = unpack(HistogramsAnswer, packet)
-    if not len(answer.counts) == len(answer.values) == len(cuts):
-        raise MessageError(f"histograms of {len(answer.counts)} columns; expected {len(cuts)}")
+    complete = len(answer.counts) == len(answer.values) == len(cuts)
+    require(complete, f"histograms of {len(answer.counts)} columns; expected {len(cuts)}")
     histograms = {}
     for column, counts, values in zip(cuts, answer.counts, answer.values, strict=True):
         low, high = np.array([-np.inf, *cuts[column]]), np.array([*cuts[column], np.inf])
-        if not len(counts) == len(values) == len(low):
-            raise MessageError(f"{len(counts)} counts of '{column}'; expected {len(low)}")
-        # Each one first: a sum of huge counts may come out right.
-        if (counts > rows[column]).any() or counts.sum() != rows[column]:
-            raise MessageError(f"its counts of '{column}' are not those of {rows[column]} rows")
+        complete = len(counts) == len(values) == len(low)
+        require(complete, f"{len(counts)} counts of '{column}'; expected {len(low)}")
+        # Each one as well: a sum of huge counts may come out right.
+        right = (counts <= rows[column]).all() and counts.sum() == rows[column]
+        require(right, f"its counts of '{column}' are not those of {rows[column]} rows")
         inside = np.isfinite(values) & (values >= low) & (values < high) & (counts > 0)
-        if (~np.isnan(values) & ~inside).any():
-            raise MessageError(f"its values of '{column}' do not lie between their cuts")
+        between = (np.isnan(values) | inside).all()
+        require(between, f"its values of '{column}' do not lie between their cuts")
         histograms[column] = Histogram(cuts[column], counts, values)
     return histograms
 
@@ -352,35 +345,30 @@ def read_counts(
     They are those of its sums; what no floor leaves is refused.
     """
     answer = unpack(CountsAnswer, packet, cells=cells)
-    if set(answer.hidden) != set(SPLITS):
-        raise MessageError("it says of some split only what it withholds")
+    every = set(answer.hidden) == set(SPLITS)
+    require(every, "it says of some split only what it withholds")
     counts: dict[Split, np.ndarray] = {part: getattr(answer, part) for part in SPLITS}
     withheld, floor = dict(zip(SPLITS, answer.withheld.tolist(), strict=True)), answer.floor
+    totals, pairs = {}, {}
     for part, table in counts.items():
         hidden, rows = answer.hidden[part] == 1, withheld[part]
-        if not 0 <= rows <= MOST_ROWS or 0 < rows < floor:
-            raise MessageError(f"it withholds {rows} {part} rows; its floor is {floor}")
-        if rows and not hidden.any():
-            raise MessageError(f"it withholds {part} rows, and says of no group that it does")
-        # Each one first: a sum of huge counts may come out right.
-        if (table > sums.rows).any():
-            raise MessageError(f"its counts of {part} rows are not those of {sums.rows} rows")
-        if table[hidden].any():
-            raise MessageError(f"it counts {part} rows that it withholds")
-        if ((table > 0) & (table < floor)).any():
-            raise MessageError(f"it counts fewer than {floor} rows, as it never does")
-    totals = {part: int(table.sum()) + withheld[part] for part, table in counts.items()}
-    if sum(totals.values()) != sums.rows:
-        raise MessageError(f"it counts {sum(totals.values())} rows; its sums had {sums.rows}")
-    if (trained := rows_of(sums.train)) not in (None, totals["train"]):
-        raise MessageError(f"it counts {totals['train']} train rows; its sums had {trained}")
-    if not answer.train.any() and totals["train"]:
-        raise MessageError(
-            f"every group and label of its {totals['train']} train rows is withheld: it has too "
-            f"few rows for its own floor of {floor}"
-        )
-    pairs = {
-        part: tuple((int(c), int(y)) for c, y in np.argwhere(answer.hidden[part]))
-        for part in SPLITS
-    }
+        possible = rows == 0 or floor <= rows <= MOST_ROWS
+        require(possible, f"it withholds {rows} {part} rows; its floor is {floor}")
+        named = rows == 0 or hidden.any()
+        require(named, f"it withholds {part} rows, and says of no group that it does")
+        # Each one as well: a sum of huge counts may come out right.
+        right = (table <= sums.rows).all()
+        require(right, f"its counts of {part} rows are not those of {sums.rows} rows")
+        require(not table[hidden].any(), f"it counts {part} rows that it withholds")
+        above = ((table == 0) | (table >= floor)).all()
+        require(above, f"it counts fewer than {floor} rows, as it never does")
+        totals[part] = int(table.sum()) + rows
+        pairs[part] = tuple((int(c), int(y)) for c, y in np.argwhere(hidden))
+    total, train, summed = sum(totals.values()), totals["train"], rows_of(sums.train)
+    require(total == sums.rows, f"it counts {total} rows; its sums had {sums.rows}")
+    equal = summed in (None, train)
+    require(equal, f"it counts {train} train rows; its sums had {summed}")
+    fault = f"every group and label of its {train} train rows is withheld"
+    remedy = f"it has too few rows for its own floor of {floor}"
+    require(answer.train.any() or train == 0, f"{fault}: {remedy}")
     return counts, SiloDisclosure(floor=floor, policy=answer.policy, hidden=pairs, rows=withheld)

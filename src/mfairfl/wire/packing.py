@@ -11,6 +11,7 @@ cells the task has, and refuses anything that does not fit, in one line.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +23,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from mfairfl.data.sums import MOST_ROWS
 from mfairfl.data.values import StrictModel
-from mfairfl.errors import ConfigError, DataError, MessageError, first_problem
+from mfairfl.errors import MessageError, MfairflError, first_problem
 from mfairfl.strict_json import JsonLimits, parse_json
 
 VERSION = 6
@@ -39,6 +40,12 @@ Sha256 = Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
 _SAME_VERSION = "install the same mfairfl on server and clients"
 _KIND = 40  # characters
 _DEPTH = 3  # parts of an array's name
+
+
+def require(holds: object, otherwise: str) -> None:
+    """Refuse a message in which something does not hold, with this reason."""
+    if not holds:
+        raise MessageError(otherwise)
 
 
 # ------------------------------------------------------------------ what a message consists of
@@ -62,7 +69,7 @@ class Form:
         Type of its numbers.
     shape : tuple
         Each length: a number, `UpTo` a number, or the name of a size that the receiver knows.
-    low, high : float, optional
+    low, high : float
         Bounds of every number.
     finite : bool
         Whether every number must be finite.
@@ -77,8 +84,8 @@ class Form:
 
     dtype: type[np.generic]
     shape: tuple[int | str | UpTo, ...]
-    low: float | None = None
-    high: float | None = None
+    low: float = -math.inf
+    high: float = math.inf
     finite: bool = True
     stack: int = 0
 
@@ -89,21 +96,17 @@ class Form:
 
     def fits(self, array: np.ndarray, sizes: Mapping[str, int]) -> bool:
         """Return whether type and shape are as declared; no number is looked at."""
-        shape = array.shape
-        if self.stack and len(shape) == len(self.shape) + 1:
-            if not 0 < shape[0] <= self.stack:
-                return False
-            shape = shape[1:]
-        return (
-            array.dtype == self.dtype
-            and len(shape) == len(self.shape)
-            and all(
-                0 < length <= wanted.most
-                if isinstance(wanted, UpTo)
-                else length == (sizes[wanted] if isinstance(wanted, str) else wanted)
-                for length, wanted in zip(shape, self.shape, strict=True)
-            )
-        )
+        lengths = self._lengths(sizes)
+        if self.stack and array.ndim > len(lengths):
+            lengths = [range(1, self.stack + 1), *lengths]
+        if array.dtype != self.dtype or array.ndim != len(lengths):
+            return False
+        return all(n in allowed for n, allowed in zip(array.shape, lengths, strict=True))
+
+    def _lengths(self, sizes: Mapping[str, int]) -> list[range]:
+        """Return what each length may be."""
+        known = [sizes[n] if isinstance(n, str) else n for n in self.shape]
+        return [range(1, n.most + 1) if isinstance(n, UpTo) else range(n, n + 1) for n in known]
 
     def _check(self, value: Any, info: ValidationInfo) -> Any:
         if info.context is None:  # a message that is built here
@@ -111,20 +114,19 @@ class Form:
         if not isinstance(value, np.ndarray):
             raise ValueError("the array is missing")  # noqa: TRY004 - pydantic wants it
         if not self.fits(value, info.context):
-            lengths = (
-                f"1…{n.most}" if isinstance(n, UpTo) else str(info.context.get(n, n))
-                for n in self.shape
-            )
+            ends = [sorted({n[0], n[-1]}) for n in self._lengths(info.context)]
+            lengths = ", ".join("…".join(map(str, pair)) for pair in ends)
             raise ValueError(
-                f"{value.dtype} {value.shape}; expected {np.dtype(self.dtype)} "
-                f"({', '.join(lengths)})"
+                f"{value.dtype} {value.shape}; expected {np.dtype(self.dtype)} ({lengths})"
             )
-        if self.finite and not np.isfinite(value).all():
-            raise ValueError("holds a number that is not finite")
-        if self.low is not None and (value < self.low).any():
-            raise ValueError(f"holds a number below {self.low:g}")
-        if self.high is not None and (value > self.high).any():
-            raise ValueError(f"holds a number above {self.high:g}")
+        problems = {
+            "that is not finite": self.finite and not np.isfinite(value).all(),
+            f"below {self.low:g}": (value < self.low).any(),
+            f"above {self.high:g}": (value > self.high).any(),
+        }
+        for problem, occurs in problems.items():
+            if occurs:
+                raise ValueError(f"holds a number {problem}")
         return value
 
     def __get_pydantic_core_schema__(
@@ -257,22 +259,20 @@ def unpack(message: type[M], packet: Packet, **sizes: int) -> M:
     >>> unpack(HelloAnswer, make_packet("hello", {"name": "east"})).name
     'east'
     """
-    request = not issubclass(message, SiloAnswer)
-    kind, fields = packet.request if request else parse_text(packet.text, message.limits)
-    if not request and kind != message.kind:
-        raise MessageError(f"it answered with '{kind}'; '{message.kind}' was asked for")
+    if issubclass(message, SiloAnswer):
+        kind, fields = parse_text(packet.text, message.limits)
+        require(kind == message.kind, f"it answered with '{kind}'; '{message.kind}' was asked for")
+        where = ""
+    else:
+        where, fields = f"a '{message.kind}' message: ", packet.request.fields
     try:
         arrays = _by_field(packet.arrays, message.model_fields)
         return message.model_validate(_merged(fields, arrays), context=sizes)
     except ValidationError as error:
         problem = first_problem(error)
-    except (
-        ConfigError,
-        DataError,
-        MessageError,
-    ) as error:  # no task, plan or rule has such values
+    except MfairflError as error:  # no task, plan or rule has such values
         problem = str(error)
-    raise MessageError(f"a '{message.kind}' message: {problem}" if request else problem)
+    raise MessageError(where + problem)
 
 
 def make_packet(kind: str, fields: Mapping[str, Any], arrays: Arrays | None = None) -> Packet:
@@ -288,16 +288,14 @@ def parse_text(text: str, limits: JsonLimits) -> Parsed:
         header = parse_json(text, limits)
     except ValueError as error:
         raise MessageError(f"{error}; {_SAME_VERSION}") from None
-    version = header.get("version") if isinstance(header, dict) else None
-    if not isinstance(header, dict) or version != VERSION:
-        shown = version if isinstance(version, int) else None
-        raise MessageError(
-            f"a message of format {shown}, this mfairfl reads {VERSION}; {_SAME_VERSION}"
-        )
-    kind = header.get("kind")
+    fields = dict(header) if isinstance(header, dict) else {}
+    version, kind = fields.pop("version", None), fields.pop("kind", None)
+    shown = version if isinstance(version, int) else None
+    formats = f"a message of format {shown}, this mfairfl reads {VERSION}"
+    require(version == VERSION, f"{formats}; {_SAME_VERSION}")
     if not isinstance(kind, str) or len(kind) > _KIND:
         raise MessageError(f"a message without a kind; {_SAME_VERSION}")
-    return Parsed(kind, {k: v for k, v in header.items() if k not in ("version", "kind")})
+    return Parsed(kind, fields)
 
 
 def _merged(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:

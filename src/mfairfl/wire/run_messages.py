@@ -28,6 +28,7 @@ from mfairfl.wire.packing import (
     SiloAnswer,
     UpTo,
     pack,
+    require,
     unpack,
 )
 
@@ -76,9 +77,9 @@ class _ModelQuestion(Message):
 
     @model_validator(mode="after")
     def _check_shares(self) -> Self:
-        members = len(np.atleast_2d(self.model[0]))
-        if self.shares is not None and len(self.shares) != members:
-            raise MessageError(f"{len(self.shares)} shares of {members} models")
+        if self.shares is not None:
+            shares, members = len(self.shares), len(np.atleast_2d(self.model[0]))
+            require(shares == members, f"{shares} shares of {members} models")
         return self
 
 
@@ -208,8 +209,8 @@ class ScoreArrays(StrictModel):
     def score_sums(self) -> ScoreSums:
         """Return the sums and counts; those that no rows can have are refused."""
         # A sum of huge counts may come out right as an integer: it is looked at as a float.
-        if self.histogram.sum(dtype=float) > MOST_ROWS:
-            raise MessageError("'histogram' holds too many rows")
+        rows = self.histogram.sum(dtype=float)
+        require(rows <= MOST_ROWS, "'histogram' holds too many rows")
         return ScoreSums(ScoreHistogram(self.histogram), self.rows, self.sums, self.losses)
 
 
@@ -293,23 +294,23 @@ def unpack_answer(packet: Packet, ask: Ask, client: str, shape: Shape) -> Answer
 
 def check_statistics(table: np.ndarray, name: str) -> Statistics:
     """Return the sums and counts in a table (4, cells, 2); what cannot be true is refused."""
-    if not np.isfinite(table).all():  # one would spoil the sums over all clients
-        raise MessageError(f"{name} holds a number that is not finite")
+    # One would spoil the sums over all clients.
+    require(np.isfinite(table).all(), f"{name} holds a number that is not finite")
     counts, positives = table[0], table[1]
     whole = (counts == np.floor(counts)) & (counts <= MOST_ROWS)
-    if not (whole & (positives >= 0) & (positives <= counts)).all():
-        raise MessageError(f"{name} holds impossible counts")
+    possible = whole & (positives >= 0) & (positives <= counts)
+    require(possible.all(), f"{name} holds impossible counts")
     return Statistics(**dict(zip(SUMS, table, strict=True)))
 
 
 def _require_splits(answered: dict[Split, Any], splits: Sequence[Split]) -> None:
-    if set(answered) != set(splits):
-        raise MessageError(f"it answered for {sorted(answered)}; {sorted(splits)} were asked for")
+    asked = f"{sorted(splits)} were asked for"
+    require(set(answered) == set(splits), f"it answered for {sorted(answered)}; {asked}")
 
 
 def _measures(answer: MeasureAnswer, ask: Measure) -> Measures:
-    if len(answer.sums) != len(ask.weights):
-        raise MessageError(f"sums of {len(answer.sums)} models; {len(ask.weights)} were asked for")
+    models, asked = len(answer.sums), len(ask.weights)
+    require(models == asked, f"sums of {models} models; {asked} were asked for")
     for tables in answer.sums:
         _require_splits(tables, ask.splits)
     return tuple(
@@ -320,11 +321,9 @@ def _measures(answer: MeasureAnswer, ask: Measure) -> Measures:
 
 def _reports(answer: TrainAnswer, jobs: Sequence[Job], client: str) -> list[Report]:
     """Return one report for each job whose outcome is sent, in their order."""
-    if not len(answer.reports) == len(answer.update) == len(jobs):
-        raise MessageError(
-            f"{len(answer.reports)} reports with {len(answer.update)} updates; {len(jobs)} were "
-            "asked for"
-        )
+    reports, updates, asked = len(answer.reports), len(answer.update), len(jobs)
+    complete = reports == updates == asked
+    require(complete, f"{reports} reports with {updates} updates; {asked} were asked for")
     moves = {str(i) for i, job in enumerate(jobs) if job.keep_control is not None}
     if odd := moves ^ answer.control.keys():
         fault = "is missing" if min(odd) in moves else "was not asked for"
@@ -340,11 +339,9 @@ def _reports(answer: TrainAnswer, jobs: Sequence[Job], client: str) -> list[Repo
 def _check_outcome(outcome: _Outcome, job: Job, client: str) -> None:
     """Refuse a report of another client, of another rate, or of more constraints."""
     rate, controller = job.plan.optimizer.lr, job.plan.controller
-    if outcome.client != client:
-        raise MessageError(f"it reports as '{outcome.client}'")
-    if outcome.lr != rate:
-        raise MessageError(f"a rate of {outcome.lr:g}; {rate:g} was asked for")
+    require(outcome.client == client, f"it reports as '{outcome.client}'")
+    require(outcome.lr == rate, f"a rate of {outcome.lr:g}; {rate:g} was asked for")
     most = 0 if controller is None else len(controller.multipliers)
     for name in ("multipliers", "gaps"):
-        if (count := len(getattr(outcome, name))) > most:
-            raise MessageError(f"{count} {name}; the job has {most}")
+        count = len(getattr(outcome, name))
+        require(count <= most, f"{count} {name}; the job has {most}")
