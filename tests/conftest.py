@@ -14,6 +14,7 @@ from mfairfl.fairness.notions import REGISTRY as NOTIONS
 from mfairfl.plugins import MODELS
 from mfairfl.silo.silo_file import SiloSettings
 from mfairfl.strategies.registry import METHODS
+from one_process import in_one_process
 
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -30,6 +31,13 @@ def one_thread():
 def federation():
     """Four sites, one without women and one without a favourable label."""
     return people_federation()
+
+
+@pytest.fixture
+def one_process():
+    """Train here; how many runs each call asked for."""
+    with in_one_process() as asked:
+        yield asked
 
 
 @pytest.fixture(name="settings")

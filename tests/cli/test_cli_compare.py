@@ -30,7 +30,7 @@ def study(cli, csv, tmp_path):
     return path
 
 
-def test_a_file_that_init_wrote_can_be_compared_on(cli, study, tmp_path):
+def test_a_file_that_init_wrote_can_be_compared_on(cli, study, one_process, tmp_path):
     answer = cli("compare", study)
     assert answer.code == 0, answer.err
     lines = answer.out.splitlines()
@@ -92,7 +92,7 @@ def test_runs_beside_pooled_references(cli, csv, flags, tmp_path):
     assert "the first run and its file today: measured on different rows" in changed.err
 
 
-def test_a_study_shows_what_pooled_models_reach(cli, study):
+def test_a_study_shows_what_pooled_models_reach(cli, study, one_process):
     study.write_text('references = ["boosting", "logistic"]\n' + STUDY)
     answer = cli("compare", study, "--seeds", "1")
     assert answer.code == 0, answer.err

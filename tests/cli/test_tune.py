@@ -13,7 +13,6 @@ from mfairfl.cli.studies import parse_search
 from mfairfl.errors import ConfigError
 from mfairfl.experiments.search.space import Choices, Range
 from mfairfl.runs.config import make_config
-from mfairfl.runs.execute import RunRequest, run_requests
 
 DP = "demographic_parity_violation"
 CONFIG = """
@@ -50,22 +49,6 @@ def settings(csv):
     path = csv.parent / "my.toml"
     path.write_text(CONFIG, encoding="utf-8")
     return path
-
-
-@pytest.fixture
-def one_process(monkeypatch):
-    """Train here: starting processes takes longer than these runs."""
-    told = []
-
-    def run_many(runs, *, progress):
-        told.append(len(runs))
-        found = run_requests([RunRequest(config=config, out=out) for config, out in runs])
-        for _, out in runs:
-            progress(str(out), 1, 1)
-        return [run.record for run in found]
-
-    monkeypatch.setattr("mfairfl.experiments.search.optuna_study.run_many", run_many)
-    return told
 
 
 def test_a_search_from_a_file_to_a_trained_model(cli, settings, one_process, tmp_path):

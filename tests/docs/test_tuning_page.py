@@ -13,7 +13,6 @@ from mfairfl.cli import main
 from mfairfl.cli.studies import parse_search
 from mfairfl.experiments.search.space import Choices, Range, check_space
 from mfairfl.runs.config import make_config
-from mfairfl.runs.execute import RunRequest, run_requests
 from mfairfl.strategies import create
 
 PAGE = Path(__file__).parents[2] / "docs" / "tuning.md"
@@ -60,14 +59,8 @@ def test_methods_with_a_rate_of_their_own(name):
     check_space(make_config({"strategy": {"name": name}}), parse_search([text]))
 
 
-def test_the_commands_run_and_leave_the_files_named(tmp_path, monkeypatch, capsys):
+def test_the_commands_run_and_leave_the_files_named(tmp_path, monkeypatch, one_process, capsys):
     monkeypatch.chdir(tmp_path)
-
-    def run_many(runs, *, progress):  # here: starting processes takes longer than these runs
-        found = run_requests([RunRequest(config=config, out=out) for config, out in runs])
-        return [run.record for run in found]
-
-    monkeypatch.setattr("mfairfl.experiments.search.optuna_study.run_many", run_many)
     Path("my.toml").write_text(
         '[data]\nname = "adult"\n[clients]\nscheme = "high"\n[model]\nkind = "logistic"\n'
         '[training]\nrounds = 1\nlocal_epochs = 1\n[strategy]\nname = "fedavg"\n',

@@ -14,6 +14,7 @@ import pooled_by_hand
 from mfairfl.errors import ConfigError
 from mfairfl.experiments.study import load_study, reference_trials, trials
 from mfairfl.experiments.study_results import read_csv
+from one_process import in_one_process
 
 REFERENCES = ["boosting", "boosting-threshold", "logistic"]
 
@@ -108,7 +109,8 @@ def study(tmp_path_factory):
 @pytest.fixture(scope="module")
 def result(study):
     contents, folder = study
-    return mfairfl.compare(contents, out=folder / "out")
+    with in_one_process():
+        return mfairfl.compare(contents, out=folder / "out")
 
 
 def test_the_row_of_a_reference_is_scikit_learn_s_on_the_same_rows(result):
@@ -130,7 +132,9 @@ def test_the_row_of_a_reference_is_scikit_learn_s_on_the_same_rows(result):
     assert not result.runs.loc[result.runs["strategy"] == "fedavg", "pooled_reference"].any()
 
 
-def test_references_are_not_tested_and_tests_of_methods_are_as_without_them(result, study):
+def test_references_are_not_tested_and_tests_of_methods_are_as_without_them(
+    result, study, one_process
+):
     contents, folder = study
     other = folder / "other"
     shutil.copytree(folder / "out" / "runs", other / "runs")
@@ -166,7 +170,7 @@ def test_every_table_marks_them_and_says_what_they_are(result, study):
     assert note in drawn
 
 
-def test_a_study_resumes_with_the_same_bytes_and_fits_nothing_twice(result, study):
+def test_a_study_resumes_with_the_same_bytes_and_fits_nothing_twice(result, study, one_process):
     contents, folder = study
     kept = sorted((folder / "out" / "runs").glob("*/reference.json"))
     assert len(kept) == 2 * 4  # two seeds, thresholds for two notions

@@ -26,7 +26,7 @@ def study(tmp_path):
     }
 
 
-def test_a_study_given_as_a_mapping_returns_its_rows_and_table(study, tmp_path):
+def test_a_study_given_as_a_mapping_returns_its_rows_and_table(study, one_process, tmp_path):
     """The reference, fedavg-threshold, has no multipliers to draw."""
     out = tmp_path / "out"
     result = mfairfl.compare(study, out=out, seeds=2)

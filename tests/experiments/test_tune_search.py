@@ -21,7 +21,6 @@ from mfairfl.errors import ConfigError, DataError, MfairflError, RunDirectoryErr
 from mfairfl.experiments.search.space import Choices, Range, default_metrics, default_space
 from mfairfl.experiments.search.trials import SearchTrial, plot_trials
 from mfairfl.runs.config import make_config
-from mfairfl.runs.execute import RunRequest, run_requests
 from records import make_record
 from tuning_records import DP, EO, Pretence, by_rate, record
 
@@ -487,14 +486,7 @@ def test_best_toml_is_the_given_file_with_the_chosen_values(pretend, tmp_path):
 # Real training
 
 
-def in_this_process(runs, *, progress):
-    """Stand for `run_many` without the price of starting processes."""
-    found = run_requests([RunRequest(config=config, out=out) for config, out in runs])
-    return [run.record for run in found]
-
-
-def test_real_runs_are_scored_by_their_records(monkeypatch, tmp_path):
-    monkeypatch.setattr("mfairfl.experiments.search.optuna_study.run_many", in_this_process)
+def test_real_runs_are_scored_by_their_records(one_process, tmp_path):
     fed.people().to_csv(tmp_path / "people.csv", index=False)
     config = {
         "data": {"csv": str(tmp_path / "people.csv")},
