@@ -29,11 +29,11 @@ $(VENV)/.dev: $(VENV)/.core
 demo: $(VENV)/.core ## FedAvg and mFairFL on Adult side by side: what fairness costs, and whom (about a minute)
 	$(BIN)/python scripts/demo.py
 
-test: $(VENV)/.dev lint ## lint, types, import rules, all tests
+test: $(VENV)/.dev lint ## lint, types, import rules, all tests (ten minutes on two processors)
 	$(ONE_THREAD) $(BIN)/pytest -q --doctest-modules src
 	$(ONE_THREAD) $(BIN)/pytest -n $(JOBS) -m 'not network'
 
-test-quick: $(VENV)/.dev ## the tests that take neither long nor processes of their own
+test-quick: $(VENV)/.dev ## the tests that are neither slow nor start a deployment (three minutes)
 	$(ONE_THREAD) $(BIN)/pytest -q -n $(JOBS) -m 'not (slow or deployment or network)'
 
 lint: $(VENV)/.dev ## ruff, mypy --strict, import rules

@@ -11,6 +11,8 @@ from attacks.page import page
 from attacks.suite import core, fits, read_outcomes, wider
 from attacks.tables import lines
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 CSV = ROOT / "results" / "attacks.csv"
 

@@ -335,6 +335,7 @@ def scores(cli, csv, flags, tmp_path):
     return json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_train_rows_are_refused_unless_they_are_accepted(cli, scores, tmp_path):
     trained = sum(client["train"] for client in scores["federation"]["clients"])
     answer = cli("audit", "p.csv", *OF_PEOPLE, "--tolerance", "0.05", "--out", "A")
@@ -408,6 +409,7 @@ def test_excel(cli, predictions, tmp_path):
     assert json.loads(answer.out)["rows"]["counted"] == 600
 
 
+@pytest.mark.slow
 def test_an_audit_does_not_wait_for_torch(predictions, tmp_path):
     code = (
         "import sys; from mfairfl.cli import main\n"

@@ -30,6 +30,7 @@ def study(cli, csv, tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_a_file_that_init_wrote_can_be_compared_on(cli, study, one_process, tmp_path):
     answer = cli("compare", study)
     assert answer.code == 0, answer.err
@@ -66,6 +67,7 @@ def test_finished_runs_side_by_side(cli, csv, flags, tmp_path):
     assert cli("compare", "plain").code == 2
 
 
+@pytest.mark.slow
 def test_runs_beside_pooled_references(cli, csv, flags, tmp_path):
     for strategy in ("fedavg", "mfairfl"):
         answer = cli("train", "--csv", csv, *flags, "--strategy", strategy, "--out", strategy)
@@ -92,6 +94,7 @@ def test_runs_beside_pooled_references(cli, csv, flags, tmp_path):
     assert "the first run and its file today: measured on different rows" in changed.err
 
 
+@pytest.mark.slow
 def test_a_study_shows_what_pooled_models_reach(cli, study, one_process):
     study.write_text('references = ["boosting", "logistic"]\n' + STUDY)
     answer = cli("compare", study, "--seeds", "1")

@@ -241,6 +241,7 @@ def test_a_bug_keeps_its_traceback(cli, csv, monkeypatch):
         cli("train", "--csv", csv, *FLAGS)
 
 
+@pytest.mark.slow
 def test_through_the_shell_there_is_no_traceback(tmp_path):
     (tmp_path / "people.csv").write_text("a;b\n", encoding="utf-8")
     done = subprocess.run(

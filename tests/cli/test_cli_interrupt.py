@@ -62,6 +62,7 @@ def test_run_without_a_valid_checkpoint_is_refused(cli, whole, tmp_path):
     assert answer.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_run_that_goes_on_to_the_same_bits(cli, csv, task_flags, tmp_path):
     command = ["train", "--csv", "people.csv", *task_flags, "--rounds", str(ROUNDS)]
     command += ["--local-epochs", "2", "--hidden", "4", "--out"]

@@ -84,6 +84,7 @@ REFUSALS = [
 ]
 
 
+@pytest.mark.slow
 def test_help_lists_and_refusals_do_not_wait_for_torch(tmp_path):
     code = (
         "import sys; from mfairfl.cli import main\n"

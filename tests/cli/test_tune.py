@@ -51,6 +51,7 @@ def settings(csv):
     return path
 
 
+@pytest.mark.slow
 def test_a_search_from_a_file_to_a_trained_model(cli, settings, one_process, tmp_path):
     answer = cli("tune", "my.toml", "--trials", "3", *SEARCH, "--out", "t")
     assert answer.code == 0, answer.err
@@ -98,6 +99,7 @@ def test_a_search_from_a_file_to_a_trained_model(cli, settings, one_process, tmp
     assert record["config"]["training"]["lr"] == float(chosen["training.lr"])
 
 
+@pytest.mark.slow
 def test_the_same_command_again_goes_on_or_shows_the_result(cli, settings, one_process):
     metric = ("--metric", "client_accuracy_gap")
     command = ("tune", "my.toml", "--out", "t", "--folds", "2", *metric, "--trials")
@@ -112,6 +114,7 @@ def test_the_same_command_again_goes_on_or_shows_the_result(cli, settings, one_p
     assert "client accuracy gap" in more.out
 
 
+@pytest.mark.slow
 def test_json(cli, settings, one_process, tmp_path):
     answer = cli("tune", "my.toml", "--trials", "2", "--out", "t", *TWO)
     assert (answer.code, answer.err) == (0, "")
@@ -212,6 +215,7 @@ def test_short_names_stand_for_their_keys():
         parse_search(["=1"])
 
 
+@pytest.mark.slow
 def test_processes_carry_out_a_trial(cli, settings, tmp_path):
     """Once with real worker processes, as users have it."""
     answer = cli("tune", "my.toml", "--trials", "1", "--folds", "2", "--out", "t")

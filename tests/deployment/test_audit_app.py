@@ -78,6 +78,7 @@ def of_all_rows(frame, asked=ASKED):
     return build_audit(pooled(frame, floor=10), asked.settings(asked.meaning()))
 
 
+@pytest.mark.slow
 def test_the_app_writes_the_audit_of_all_rows(laid, frame):
     settings, folder, request = laid
     carry_out_audit(grid(settings, folder)[0], settings, request, run="7")
@@ -92,6 +93,7 @@ def test_the_app_writes_the_audit_of_all_rows(laid, frame):
     assert json.loads((state / "requests.json").read_text())["requests"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("good", "bad"), [("No", "Yes"), ("0", "1"), (">50K", "<=50K")])
 def test_predictions_of_the_package_need_no_favourable_value(tmp_path, frame, good, bad):
     words = {"yes": good, "no": bad, "": ""}
@@ -149,6 +151,7 @@ def test_more_rows_than_any_silo_has_are_refused(laid):
         carry_out_audit(grid(settings, folder)[0], few, request, run="1")
 
 
+@pytest.mark.slow
 def test_an_audit_since_a_baseline_has_drift(laid):
     settings, folder, request = laid
     carry_out_audit(grid(settings, folder)[0], settings, request, run="1")

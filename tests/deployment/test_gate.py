@@ -267,6 +267,7 @@ def test_a_body_that_stalls_is_closed_and_given_back(hasty):
     assert hasty.arrived == []
 
 
+@pytest.mark.slow
 def test_connections_below_the_least_rate_are_closed(folder):
     def arrives(least_rate):
         limits = ConnectionLimits(stall_seconds=2, least_rate=least_rate)
@@ -330,6 +331,7 @@ def test_a_large_head_is_refused(gate, pieces):
         assert status(everything(peer)) == 431
 
 
+@pytest.mark.slow
 def test_unfinished_bodies_share_the_quota_of_their_key(folder):
     limits, size = ConnectionLimits(stall_seconds=5), 1 << 20
     quotas = Quotas(total=4 * size, each=3 * size)

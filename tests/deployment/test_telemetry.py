@@ -14,6 +14,8 @@ from mfairfl.deployment.local import write_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.silo.silo_file import load_silo
 
+pytestmark = pytest.mark.deployment
+
 # What Flower's programs do when they begin and when they end.
 PING = (
     "from flwr.supercore.telemetry import EventType, event; print(event(EventType.PING).result())"

@@ -37,11 +37,13 @@ def traced(tmp_path_factory):
     return done.stderr[done.stderr.index("main  (") :]
 
 
+@pytest.mark.slow
 def test_the_way_of_a_round_is_the_one_drawn(traced):
     drawn = re.search(r"<!-- trace -->\n```\n(.*?)```\n<!-- /trace -->", PAGE, flags=re.S)
     assert drawn[1].split() == traced.split()
 
 
+@pytest.mark.slow
 def test_it_is_short(traced):
     hops, files = map(int, re.search(r"(\d+) hops, (\d+) files", traced).groups())
     assert hops <= 25

@@ -30,6 +30,7 @@ def printed(tmp_path_factory):
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_the_snippets_run_and_the_fair_model_is_fairer(printed):
     numbers = [float(x) for line in printed[:2] for x in re.findall(r"\d\.\d+", line)]
     plain, before, fair, after = numbers
@@ -40,11 +41,13 @@ def test_the_snippets_run_and_the_fair_model_is_fairer(printed):
     assert printed[2].startswith("Run of mfairfl on frame: 3 clients, 20 rounds")
 
 
+@pytest.mark.slow
 def test_thresholds_on_the_page_select_alike(printed):
     low, high = map(float, re.findall(r"\d\.\d+", printed[-1]))
     assert low == high
 
 
+@pytest.mark.slow
 def test_the_search_on_the_page_chooses_the_fair_strategy(printed):
     (line,) = [line for line in printed if line.startswith("{")]
     assert "'strategy': 'mfairfl'" in line

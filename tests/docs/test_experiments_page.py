@@ -51,6 +51,7 @@ def test_commands_are_understood(line):
         assert set(context.params["what"]) <= {*PAPER, "all", "tuning"}
 
 
+@pytest.mark.slow
 def test_finished_runs_are_compared_in_python_as_the_page_says(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     quick = partial(mfairfl.train, rounds=1, local_epochs=1, hidden=(4,))

@@ -30,6 +30,7 @@ def printed(tmp_path_factory):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_snippets_run(printed):
     assert printed.startswith("Run of ")
     assert "Forgetful breaks 'functions are pure and fit the reports'" in printed

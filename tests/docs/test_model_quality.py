@@ -87,6 +87,7 @@ def test_aims_are_judged_by_means_or_by_the_interval(quality, data, changes, rea
     assert {aim.data for aim in found} <= {data}
 
 
+@pytest.mark.slow
 def test_a_page_of_a_file_of_one_s_own(quality, one_process, tmp_path):
     own = fed.write_people(tmp_path)
     given = ["--data", "--own", f"my people={own}", "--seeds", "0", "1", "--protocol", "1x1"]

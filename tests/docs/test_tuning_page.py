@@ -59,6 +59,7 @@ def test_methods_with_a_rate_of_their_own(name):
     check_space(make_config({"strategy": {"name": name}}), parse_search([text]))
 
 
+@pytest.mark.slow
 def test_the_commands_run_and_leave_the_files_named(tmp_path, monkeypatch, one_process, capsys):
     monkeypatch.chdir(tmp_path)
     Path("my.toml").write_text(

@@ -406,6 +406,7 @@ def test_a_score_is_offered_only_where_it_decides(by_group):
     assert 0.5 < get_scorer("roc_auc")(model, X, HIRED) <= 1  # from the probabilities
 
 
+@pytest.mark.slow
 def test_a_mixture_is_drawn_with_its_seed():
     X, groups = FEATURES.join(PEOPLE[["sex", "age"]]), PEOPLE[["sex", "age"]]
     model = quick(notion="eopp", output_rule="mixture", tolerance=0.0, rounds=8)

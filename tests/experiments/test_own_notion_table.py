@@ -28,6 +28,7 @@ def own(new_names):
     return item
 
 
+@pytest.mark.slow
 def test_rows_and_cells_hold_it(own, tmp_path):
     fed.write_people(tmp_path)
     (tmp_path / "table.toml").write_text(TABLE)

@@ -566,6 +566,7 @@ def draw_all(folder, rounds):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_every_picture_is_an_svg_and_a_png_with_the_same_bytes_every_time(tmp_path):
     rounds = multiplier_history(write_rounds(tmp_path / "r", ROWS)).assign(run="r")
     first = draw_all(tmp_path / "one", rounds)

@@ -71,6 +71,7 @@ def test_hostile_names_are_text(name):
     assert f"{shown}: accuracy" in texts(epochs_page(name))
 
 
+@pytest.mark.slow
 @given(st.text(min_size=1, max_size=30).filter(lambda text: one_line(text) not in ("", "mfairfl")))
 def test_any_name_is_text(name):
     assert kinds(study_page(name)) <= EXPECTED

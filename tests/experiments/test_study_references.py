@@ -113,6 +113,7 @@ def result(study):
         return mfairfl.compare(contents, out=folder / "out")
 
 
+@pytest.mark.slow
 def test_the_row_of_a_reference_is_scikit_learn_s_on_the_same_rows(result):
     runs = result.runs
     task = mfairfl.data.Task(label="hired", favourable="yes", sensitive=("sex",), client="site")
@@ -132,6 +133,7 @@ def test_the_row_of_a_reference_is_scikit_learn_s_on_the_same_rows(result):
     assert not result.runs.loc[result.runs["strategy"] == "fedavg", "pooled_reference"].any()
 
 
+@pytest.mark.slow
 def test_references_are_not_tested_and_tests_of_methods_are_as_without_them(
     result, study, one_process
 ):
@@ -150,6 +152,7 @@ def test_references_are_not_tested_and_tests_of_methods_are_as_without_them(
     pd.testing.assert_frame_equal(methods, alone)
 
 
+@pytest.mark.slow
 def test_every_table_marks_them_and_says_what_they_are(result, study):
     _, folder = study
     note = "† pooled: sees all rows; a reference, not federated"
@@ -170,6 +173,7 @@ def test_every_table_marks_them_and_says_what_they_are(result, study):
     assert note in drawn
 
 
+@pytest.mark.slow
 def test_a_study_resumes_with_the_same_bytes_and_fits_nothing_twice(result, study, one_process):
     contents, folder = study
     kept = sorted((folder / "out" / "runs").glob("*/reference.json"))

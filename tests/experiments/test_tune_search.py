@@ -207,6 +207,7 @@ def test_the_metric_is_what_the_method_protects(config, metrics):
 # Stopped, taken up, shared
 
 
+@pytest.mark.slow
 def test_same_seed_same_trials(pretend, tmp_path):
     pretend(by_rate)
     one, two, other = (
@@ -218,6 +219,7 @@ def test_same_seed_same_trials(pretend, tmp_path):
     assert not any(mine == theirs for mine, theirs in zip(one[1:], other[1:], strict=True))
 
 
+@pytest.mark.slow
 def test_a_stopped_search_goes_on_as_if_it_had_not_been(pretend, tmp_path):
     pretend(by_rate)
     # From the eleventh trial on, draws depend on what the trials before showed.
@@ -252,6 +254,7 @@ tune(search(), sys.argv[1], trials=3)
 """
 
 
+@pytest.mark.slow
 def test_killed_for_real_and_taken_up(pretend, tmp_path):
     pretend(by_rate)
     straight = tune(search(), tmp_path / "straight", trials=3)
@@ -265,6 +268,7 @@ def test_killed_for_real_and_taken_up(pretend, tmp_path):
     assert resumed.trials == straight.trials
 
 
+@pytest.mark.slow
 def test_no_draw_is_repeated_after_going_on(pretend, tmp_path):
     pretend(by_rate)
     for trials in (1, 2, 4):
@@ -362,6 +366,7 @@ def test_an_undefined_violation_names_fold_and_reason(pretend, tmp_path):
         tune(search(), tmp_path, trials=1)
 
 
+@pytest.mark.slow
 def test_values_that_do_not_go_together_stop_the_search_once(pretend, tmp_path):
     """lr · weight decay must stay below 1; each of these values is fine by itself."""
     pretend(by_rate)
@@ -486,6 +491,7 @@ def test_best_toml_is_the_given_file_with_the_chosen_values(pretend, tmp_path):
 # Real training
 
 
+@pytest.mark.slow
 def test_real_runs_are_scored_by_their_records(one_process, tmp_path):
     fed.people().to_csv(tmp_path / "people.csv", index=False)
     config = {

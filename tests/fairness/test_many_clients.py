@@ -156,6 +156,7 @@ def alone(tally, client):
     return Tally(tally.counts[place : place + 1], (client,), tally.attributes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clients", [6, 150])
 @pytest.mark.parametrize("expected", [False, True])
 def test_a_client_has_the_same_numbers_alone(clients, expected):
@@ -300,6 +301,7 @@ def test_spread_of_certain_accuracies_is_none():
     assert not any(values.any() for values in found.values())
 
 
+@pytest.mark.slow
 def test_many_clients_have_nearly_the_intervals_and_floors_of_few():
     """100 clients of 200 rows are drawn one by one, 101 are not: that changes little."""
     tally = drawn_tally(OWN_STRATA + 1, 200, (SEX, AGE), seed=4)

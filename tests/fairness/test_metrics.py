@@ -67,6 +67,7 @@ def same(value):
     return pytest.approx(value, abs=1e-12, nan_ok=True)
 
 
+@pytest.mark.slow
 @few
 @given(rated)
 @pytest.mark.parametrize("name", NAMES)
@@ -84,6 +85,7 @@ def test_every_number_equals_fairlearn(name, table):
             assert ours(name, kind, *rows, **more) == same(fairlearns(name, kind, *rows, **more))
 
 
+@pytest.mark.slow
 @few
 @given(filled(1), filled(1))
 @pytest.mark.parametrize("name", NAMES)

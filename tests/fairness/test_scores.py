@@ -252,6 +252,7 @@ def test_gaps_of_losses_are_those_of_the_rows():
 # ------------------------------------------------------------------ the interval
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_true_area():
     """Binormal scores, of which the area is known."""
     rng, hits, shift = np.random.default_rng(5), 0, 1.2

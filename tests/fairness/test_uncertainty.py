@@ -93,6 +93,7 @@ SPARSE = np.array([[[30, 8], [6, 5]], [[20, 9], [7, 4]]])
 SPARSE_RATES = np.array([[[0.05, 0.9], [0.1, 0.8]], [[0.02, 0.8], [0.1, 0.7]]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "rates"),
     [(ROWS, UNFAIR), (ROWS, FAIR), (SPARSE, SPARSE_RATES)],

@@ -90,6 +90,7 @@ def made(tmp_path_factory):
     return folder, out, shown
 
 
+@pytest.mark.slow
 def test_a_table_comes_as_markdown_csv_latex_rows_and_pictures(made):
     _, out, shown = made
     names = {path.name for path in out.iterdir()}
@@ -102,6 +103,7 @@ def test_a_table_comes_as_markdown_csv_latex_rows_and_pictures(made):
     assert "mfairfl-paper" in str(shown["table-1"])
 
 
+@pytest.mark.slow
 def test_rows_say_what_run_json_says(made):
     folder, out, _ = made
     # Read by Python: not every pandas reads a number to its last bit.
@@ -126,6 +128,7 @@ def test_rows_say_what_run_json_says(made):
     assert parquet["accuracy"].tolist() == rows["accuracy"].tolist()
 
 
+@pytest.mark.slow
 def test_means_in_the_table_are_the_means_of_the_rows(made):
     _, out, _ = made
     rows = pd.read_csv(out / "table-1-runs.csv", keep_default_na=False, na_values=["nan"])
@@ -145,6 +148,7 @@ def test_means_in_the_table_are_the_means_of_the_rows(made):
     assert cell["n"].item() == 2
 
 
+@pytest.mark.slow
 def test_a_method_by_gradients_is_run_once_for_all_budgets(made):
     folder, out, _ = made
     literal = [
@@ -154,6 +158,7 @@ def test_a_method_by_gradients_is_run_once_for_all_budgets(made):
     assert len({trial.directory(out / "runs") for trial in literal}) == 4
 
 
+@pytest.mark.slow
 def test_curves_have_every_round_of_every_run(made):
     _, out, shown = made
     rows = pd.read_csv(out / "figure-s1-rounds.csv", keep_default_na=False, na_values=["nan"])
@@ -162,6 +167,7 @@ def test_curves_have_every_round_of_every_run(made):
     assert "ditto" in str(shown["figure-s1"])
 
 
+@pytest.mark.slow
 def test_nothing_is_run_twice_and_the_same_bytes_come_out(made, one_process, monkeypatch):
     folder, out, _ = made
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
@@ -189,6 +195,7 @@ def test_nothing_is_run_twice_and_the_same_bytes_come_out(made, one_process, mon
     assert {name for name in before if before[name] != after[name]} <= {"made.json"}
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_and_started_again_the_tables_are_the_same(made, tmp_path):
     folder, whole, _ = made
     out = tmp_path / "out"
@@ -211,6 +218,7 @@ def test_killed_in_the_middle_and_started_again_the_tables_are_the_same(made, tm
         assert (out / path.name).read_bytes() == path.read_bytes(), path.name
 
 
+@pytest.mark.slow
 def test_tuning_writes_a_lock_file_that_studies_can_use(made, one_process, tmp_path):
     folder, _, _ = made
     make_lock(folder / "tune.toml", tmp_path)

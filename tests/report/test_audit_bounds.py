@@ -129,6 +129,7 @@ def row(attributes):
     )
 
 
+@pytest.mark.slow
 @given(st.lists(row((SEX,)), min_size=1, max_size=3), st.data())
 @settings(max_examples=40)
 def test_every_completion_of_one_attribute(known, data):
@@ -137,6 +138,7 @@ def test_every_completion_of_one_attribute(known, data):
     check(counted(rows, (SEX,)), *(counted(truth, (SEX,)) for truth in truths(rows, (SEX,))))
 
 
+@pytest.mark.slow
 @given(st.lists(row((SEX, RACE)), min_size=1, max_size=2), st.data())
 @settings(max_examples=20)
 def test_every_completion_of_two_attributes(known, data):

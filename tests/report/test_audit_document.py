@@ -42,6 +42,7 @@ def people(rng, n=400):
     )
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32 - 1), st.integers(30, 120))
 @settings(max_examples=10)
 def test_differences_and_ratios_are_fairlearns(seed, n):

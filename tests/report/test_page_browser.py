@@ -22,6 +22,8 @@ from samples import (
 
 from mfairfl.report.page import render
 
+pytestmark = pytest.mark.slow
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = (
     "--disable-gpu",

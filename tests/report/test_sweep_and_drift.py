@@ -116,6 +116,7 @@ def test_nothing_changed():
     assert "none changed" in after.drift.sentence
 
 
+@pytest.mark.slow
 def test_chance_alone_is_rarely_called_a_change():
     """Two samples of the same rates, 60 times: 5 % of false alarms for all numbers together."""
     rng = np.random.default_rng(0)

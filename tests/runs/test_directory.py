@@ -104,6 +104,7 @@ def test_what_is_returned_is_what_is_written(tmp_path):
 # ------------------------------------------------------------------ who may write it
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_in_one_line(tmp_path):
     out = tmp_path / "run"
     holder = subprocess.Popen(

@@ -257,6 +257,7 @@ def test_what_no_other_process_could_import_is_refused_before_one_is_started(tmp
         assert not (tmp_path / name).exists()
 
 
+@pytest.mark.slow
 def test_workers_train_what_was_registered_here_to_the_same_bits(outside, tmp_path):
     _, thing = outside
     csv = tmp_path / "people.csv"

@@ -67,6 +67,7 @@ def wanted(strategy, out):
     return FederatedRequest(config=config(strategy), clients=tuple(fed.SITES), minimum=2, out=out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["mfairfl", "fedavg-threshold", "ditto"])
 def test_numbers_and_weights_are_those_of_the_embedded_engine(strategy, silos, tmp_path):
     asked = wanted(strategy, tmp_path / "silos")
@@ -107,6 +108,7 @@ def lacking(silos):
     return pd.concat(found, ignore_index=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["mfairfl", "fedfb", "fairfed", "fedavg-threshold"])
 def test_silos_that_lack_an_attribute_train_as_the_rows_together_would(strategy, silos, tmp_path):
     rows, named = lacking(silos), {"strategy": {"name": strategy}}
@@ -158,6 +160,7 @@ def test_an_attribute_recorded_of_one_group_constrains_nothing(strategy, tmp_pat
     assert np.array_equal(one["members"], other["members"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exchanges", [1, 4, 6, 9])
 def test_a_server_that_is_started_again_goes_on(exchanges, silos, tmp_path):
     whole = wanted("scaffold", tmp_path / "whole")

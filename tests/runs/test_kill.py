@@ -16,6 +16,8 @@ import federations as fed
 import mfairfl
 from mfairfl.runs.record import RunRecord
 
+pytestmark = pytest.mark.slow
+
 TESTS = Path(__file__).parents[1] / "helpers"
 SHORT = {"rounds": 3, "hidden": (4,), "batch_size": 20, "local_epochs": 1, "strategy": "scaffold"}
 # Imports take longer than the run: one process imports, and forks a new one for every start.

@@ -33,6 +33,7 @@ def weights(run):
     return run.predictor.served.members.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["mfairfl", "fedavg"])
 def test_with_nothing_withheld_a_run_has_the_bytes_of_one_without_silos(tmp_path, strategy):
     plain = mfairfl.train(table(), strategy=strategy, **HOW)
@@ -86,6 +87,7 @@ def test_a_finished_run_is_returned_as_it_is(tmp_path):
     assert not watch.records
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_is_resumed(tmp_path):
     class Stop(Exception):  # noqa: N818 - no error
         pass

@@ -98,6 +98,7 @@ def test_a_damaged_or_missing_file_is_one_line(config, tmp_path):
         fit_references(requests(config, tmp_path, ["logistic"]))
 
 
+@pytest.mark.slow
 def test_any_number_of_processes_gives_the_same_numbers(config, tmp_path):
     seeds = [config.model_copy(update={"seed": seed}) for seed in (0, 1)]
     seen = []
@@ -117,6 +118,7 @@ def test_any_number_of_processes_gives_the_same_numbers(config, tmp_path):
     assert len({out for out, done, of in seen if done == of == 1}) == 12
 
 
+@pytest.mark.slow
 def test_a_worker_s_error_reaches_the_parent_in_one_line(config, tmp_path):
     missing = config.model_copy(
         update={"data": config.data.model_copy(update={"csv": str(tmp_path / "nobody.csv")})}

@@ -108,6 +108,7 @@ def test_numbers_in_bins_from_configuration_to_prediction(tmp_path):
     np.testing.assert_array_equal(again, run.predictor.predict_proba(fed.people()))
 
 
+@pytest.mark.slow
 def test_runs_with_other_encodings_side_by_side():
     table = fed.people_table()
     changes = [{}, BINS, BINS | {"encoder.bins": 3}]
@@ -215,6 +216,7 @@ def test_callbacks_hear_of_every_round(tmp_path):
     assert [record.round for record in watch.records] == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_runs_side_by_side_equal_runs_alone(tmp_path):
     table = fed.people_table()
     configs = [

@@ -36,6 +36,7 @@ def enrolled(folder, frame, *, fitted):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fitted", [False, True], ids=["own encoder", "as agreed"])
 def test_chosen_models_read_nearly_every_row(tmp_path, fitted):
     silo = module("silo")
@@ -61,6 +62,7 @@ def test_default_training_gives_every_row_that_is_trapped(tmp_path):
         assert reading.wrong == 0
 
 
+@pytest.mark.slow
 def test_audits_at_any_threshold_would_give_the_scores(tmp_path, monkeypatch):
     audits = module("audit_scores")
     (tmp_path / "agreed").mkdir()
@@ -73,6 +75,7 @@ def test_audits_at_any_threshold_would_give_the_scores(tmp_path, monkeypatch):
     assert (found.wrong, found.refused) == (0, 0)
 
 
+@pytest.mark.slow
 def test_counts_of_an_honest_enrolment_isolate_who_has_a_workclass_but_no_occupation(tmp_path):
     found = module("honest").isolated_by_enrolment("adult", tmp_path, Policy())
     assert {(one.inner, one.outer) for one in found} == {("workclass = ?", "occupation = ?")}

@@ -69,6 +69,7 @@ def test_a_run_enrolled_with_another_version_is_refused_in_one_line(settings):
     assert responder.handle("run-2", make_packet("profile", {"task": TASK.model_dump()}))
 
 
+@pytest.mark.slow
 def test_no_single_byte_of_the_stored_rows_can_change_unnoticed(settings):
     enrolled(settings["east"])
     folder = settings["east"].state / "run-1"

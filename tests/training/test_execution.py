@@ -187,6 +187,7 @@ def test_any_number_of_workers_gives_the_same_bits(name):
         assert fed.bits(other) == fed.bits(alone)
 
 
+@pytest.mark.slow
 def test_a_module_of_ones_own_has_the_same_bits_on_any_number_of_threads():
     """While a module is called it holds one model's weights: threads must not share it."""
     federation = fed.people_federation()

@@ -46,6 +46,7 @@ def quiet():
     logger.setLevel(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STAGES)
 @settings(max_examples=40, derandomize=True, deadline=None)
 @given(seed=st.integers(0, 10**9))

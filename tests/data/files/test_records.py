@@ -148,12 +148,14 @@ def test_long_cells_are_refused_whatever_is_around_them(form, cell):
     assert "people.csv, line 2: field larger than field limit" in message
 
 
+@pytest.mark.slow
 def test_long_lines_are_read():
     wide = [f"{i:0100}" for i in range(15_000)]  # 1.5 MB in one line
     text = ",".join(f"c{i}" for i in range(15_000)) + "\n" + ",".join(wide) + "\n"
     assert outcome(text, ",", None)[3] == [wide]
 
 
+@pytest.mark.slow
 def test_large_files_keep_every_line():
     rows = 400_000  # more than one block of the fast reader, with and without quotes
     numbers = np.arange(2, rows + 2)
