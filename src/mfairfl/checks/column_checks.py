@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -13,7 +12,7 @@ import pandas as pd
 
 from mfairfl.checks import Finding, Level, codes
 from mfairfl.checks.codes import MissingCodes
-from mfairfl.data import MISSING, SPLITS, Federation, Table, Task, differences
+from mfairfl.data import SPLITS, Federation, Table, Task, differences
 from mfairfl.data.columns import Column
 from mfairfl.data.differences import ClientColumn
 from mfairfl.data.partition import rows_by_name
@@ -24,9 +23,7 @@ from mfairfl.data.values import Reading
 
 Role = Literal["label", "client", "sensitive", "feature", "ignored"]
 Kind = Literal["number", "category", "date", "text"]
-_DATE = re.compile(r"\d{4}[-/.]\d\d?[-/.]\d\d?([T ].*)?|\d\d?[-/.]\d\d?[-/.]\d{4}([T ].*)?")
 _MOST_LEVELS = 0.5  # of the rows: more distinct texts are names
-_LOOKED_AT = 100  # texts that show whether a column holds dates
 _COUNTED_AS = {"category": "level", "text": "text", "date": "date", "number": "number"}
 
 
@@ -91,8 +88,7 @@ def column_facts(
 
 def _facts(column: Column, task: Task) -> ColumnFacts:
     gaps, distinct = column.missing, len(column.levels)
-    texts = [column.text(row) for row in np.flatnonzero(~gaps)[:_LOOKED_AT].tolist()]
-    kind = _kind(column, task, texts, distinct)
+    kind = _kind(column, task, distinct)
     missing, low, high = int(gaps.sum()), None, None
     if kind == "number":
         numbers = column.numbers[~np.isnan(column.numbers)]
@@ -107,7 +103,7 @@ def _facts(column: Column, task: Task) -> ColumnFacts:
         distinct=distinct,
         low=low,
         high=high,
-        example=texts[0] if texts else MISSING,
+        example=column.text(int(gaps.argmin())),  # "?" if there is no value
     )
 
 
@@ -116,18 +112,15 @@ def _role(name: str, task: Task) -> Role:
         return "label" if name == task.label else "client"
     if name in {sensitive.column for sensitive in task.sensitive}:
         return "sensitive"
-    settled = task.numeric is not None and task.categorical is not None
-    features = (*(task.numeric or ()), *(task.categorical or ()))
-    ignored = name in task.ignore or (settled and name not in features)
+    ignored = name in task.ignore or (task.has_roles and name not in task.features)
     return "ignored" if ignored else "feature"
 
 
-def _kind(column: Column, task: Task, texts: Sequence[str], distinct: int) -> Kind:
+def _kind(column: Column, task: Task, distinct: int) -> Kind:
     groups = {s.column for s in task.sensitive} - {s.column for s in task.sensitive if s.bins}
     if column.name in {task.label, task.client, *(task.categorical or ()), *groups}:
         return "category"
-    dates = texts and all(_DATE.fullmatch(text) for text in texts)
-    if column.rules.date is not None or dates:
+    if column.dated:
         return "date"
     if column.recognised is not None:
         return "number"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, product
@@ -20,7 +20,7 @@ from typing import Annotated, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from mfairfl.data.coding import Treated, label_codes
-from mfairfl.data.columns import MOST_GROUPS, Columns, lookalike
+from mfairfl.data.columns import MOST_GROUPS, Column, Columns, lookalike
 from mfairfl.data.sums import MOST_ROWS
 from mfairfl.data.task import Sensitive, Task
 from mfairfl.data.values import MISSING, StrictModel, canonical_text
@@ -76,6 +76,11 @@ class ColumnProfile(StrictModel):
             raise ValueError(f"level {odd[0]!r} is not written as mfairfl writes values")
         return self
 
+    @property
+    def not_numbers(self) -> str:
+        """How many values are texts, in words."""
+        return f"{self.texts} of {self.values} values are not numbers"
+
 
 class Profile(StrictModel):
     """What a client discloses about its file before anything is agreed.
@@ -112,6 +117,10 @@ class Profile(StrictModel):
         """Return a column, if the file has it."""
         return self._by_name.get(name)
 
+    def levels(self, name: str) -> Mapping[str, int]:
+        """Return the values that the file names in a column; none if it lacks the column."""
+        return self._by_name[name].levels if name in self._by_name else {}
+
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
@@ -130,31 +139,39 @@ class Agreement:
 def describe_columns(columns: Columns, task: Task, client: str, *, floor: int = 1) -> Profile:
     """Describe a file; with a floor, name values that so many rows hold, and count nothing."""
     named = {task.label, *(s.column for s in task.sensitive), *(task.categorical or ())}
-    rows = len(next(iter(columns.values())).series) if columns else 0
-    rows = rows if floor == 1 else _rounded_up(rows)
-    profiles = []
-    for name, column in columns.items():
-        if name in {*task.ignore, task.client}:
-            continue
-        recognised = column.recognised
-        levels = column.levels if name in named or recognised is None else {}
-        dated = column.series.dtype.kind in "mM" or (recognised and recognised.rules.date)
-        texts, missing = int(column.not_numbers.sum()), int(column.missing.sum())
-        values = len(column.series) - missing
-        if floor > 1:
-            texts, values, missing = (0, rows, 0) if values else (0, 0, rows)
-            levels = {value: floor for value, n in levels.items() if n >= floor}
-        profile = ColumnProfile(
-            name=name,
-            values=values,
-            texts=texts,
-            missing=missing,
-            numeric=recognised is not None,
-            dates=bool(recognised and dated),
-            levels=levels,
-        )
-        profiles.append(profile)
+    left_out = {*task.ignore, task.client}
+    profiles = [
+        _described(column, named=name in named)
+        for name, column in columns.items()
+        if name not in left_out
+    ]
+    rows = max(len(column.series) for column in columns.values())
+    if floor > 1:
+        rows = _rounded_up(rows)
+        profiles = [_without_counts(profile, rows, floor) for profile in profiles]
     return Profile(client=client, rows=rows, columns=tuple(profiles), floor=floor)
+
+
+def _described(column: Column, *, named: bool) -> ColumnProfile:
+    """Describe a column; values of one of numbers are counted only where the task names it."""
+    missing, numeric = int(column.missing.sum()), column.recognised is not None
+    return ColumnProfile(
+        name=column.name,
+        values=len(column.series) - missing,
+        texts=int(column.not_numbers.sum()),
+        missing=missing,
+        numeric=numeric,
+        dates=column.dated,
+        levels=column.levels if named or not numeric else {},
+    )
+
+
+def _without_counts(column: ColumnProfile, rows: int, floor: int) -> ColumnProfile:
+    """Keep the values that `floor` rows hold; no number depends on the rows any more."""
+    values, missing = (rows, 0) if column.values else (0, rows)
+    levels = {value: floor for value, n in column.levels.items() if n >= floor}
+    counts = {"values": values, "texts": 0, "missing": missing, "levels": levels}
+    return column.model_copy(update=counts)
 
 
 def _rounded_up(rows: int) -> int:
@@ -186,41 +203,44 @@ def agree(profiles: Sequence[Profile], task: Task) -> Agreement:
     if not profiles:
         raise DataError("no client described its file: start the clients first")
     ordered = sorted(profiles, key=lambda profile: profile.client)
-    numeric, categorical, few = _roles(ordered, task)
-    unfavourable = task.unfavourable or _other_label(ordered, task)
+    resolved, few = _with_roles(ordered, task)
+    numeric = resolved.numeric or ()
     sensitive = [
         s.model_copy(update={"groups": s.levels or _levels(ordered, s.column)})
         for s in task.sensitive
     ]
     _check_groups(sensitive)
-    resolved = task.model_copy(
-        update={
-            "numeric": tuple(numeric),
-            "categorical": tuple(categorical),
-            "unfavourable": unfavourable,
-            "sensitive": tuple(sensitive),
-        }
-    )
-    dated = set()
-    for name in numeric:
-        dates = [c.dates for c in _columns(ordered, name) if c.values and c.numeric]
-        if 2 * sum(dates) > len(dates):
-            dated.add(name)
-    refused = {}
+    values = {
+        "unfavourable": task.unfavourable or _other_label(ordered, task),
+        "sensitive": tuple(sensitive),
+    }
+    resolved = resolved.model_copy(update=values)
+    dated = {
+        name
+        for name in numeric
+        if _most(c.dates for c in _columns(ordered, name) if c.values and c.numeric)
+    }
+    refused, fitting = {}, []
     for profile in ordered:
         if lines := tuple(islice(_differences(profile, resolved, dated), _SHOWN)):
             refused[profile.client] = lines
-    fitting = [profile for profile in ordered if profile.client not in refused]
+        else:
+            fitting.append(profile)
     treatment = [Treated("dropped", line) for line in few]
     for profile, name in product(fitting, numeric):
-        column = profile.column(name)
-        if column is not None and column.texts:
-            texts = f"{column.texts} of {column.values} values are not numbers"
-            line = f"{profile.client}: column '{name}': {texts}, read as missing"
-            treatment.append(Treated("filled", line))
+        for column in _columns([profile], name):
+            if column.texts:
+                line = f"{profile.client}: column '{name}': {column.not_numbers}, read as missing"
+                treatment.append(Treated("filled", line))
     unrecorded = tuple(_with_unrecorded(s, fitting, task) for s in sensitive)
     agreed = resolved.model_copy(update={"sensitive": unrecorded})
     return Agreement(agreed, refused, tuple(treatment))
+
+
+def _most(flags: Iterable[bool]) -> bool:
+    """Return whether more than half of the flags are set."""
+    counts = Counter(flags)
+    return counts[True] > counts[False]
 
 
 def settle(profiles: Sequence[Profile], task: Task) -> Agreement:
@@ -279,28 +299,26 @@ def _check_groups(sensitive: Sequence[Sensitive]) -> None:
         )
 
 
-def _roles(
-    profiles: Sequence[Profile], task: Task
-) -> tuple[Sequence[str], Sequence[str], list[str]]:
-    """Return numeric and categorical columns as most files have them, and lines of the others."""
-    if task.numeric is not None and task.categorical is not None:
-        return task.numeric, task.categorical, []
+def _with_roles(profiles: Sequence[Profile], task: Task) -> tuple[Task, list[str]]:
+    """Fill in numeric and categorical as most files have them; list the columns left out."""
+    if task.has_roles:
+        return task, []
     numeric, categorical, few = list(task.numeric or ()), list(task.categorical or ()), list[str]()
     protected = {s.column for s in task.sensitive}
-    with_role = {*task.not_features, *numeric, *categorical}
-    names = dict.fromkeys(column.name for profile in profiles for column in profile.columns)
-    for name in [name for name in names if name not in with_role]:  # in the order of the files
+    with_role = {*task.not_features, *task.features}
+    names = dict.fromkeys(c.name for profile in profiles for c in profile.columns)
+    for name in (name for name in names if name not in with_role):  # in the order of the files
         columns = _columns(profiles, name)
         # A sensitive one is needed anyway: rows that lack it are marked by the encoder.
         if 2 * len(columns) <= len(profiles) and name not in protected:
             few.append(f"column '{name}' is in {len(columns)} of {len(profiles)} files: left out")
             continue
-        filled = [column for column in columns if column.values]
-        as_text = sum(not column.numeric for column in filled)
-        (categorical if 2 * as_text >= max(len(filled), 1) else numeric).append(name)
+        filled = [column.numeric for column in columns if column.values]
+        (numeric if not filled or _most(filled) else categorical).append(name)
     if len(few) > _NOTES:
         few[_NOTES:] = [f"{len(few) - _NOTES} more columns are in few files: left out"]
-    return numeric, categorical, few
+    roles = {"numeric": tuple(numeric), "categorical": tuple(categorical)}
+    return task.model_copy(update=roles), few
 
 
 def _columns(profiles: Sequence[Profile], name: str) -> list[ColumnProfile]:
@@ -362,31 +380,36 @@ def _other_label(profiles: Sequence[Profile], task: Task) -> str:
 def _differences(profile: Profile, task: Task, dated: Container[str]) -> Iterator[str]:
     """Yield how a file differs from what was agreed; nothing if it fits."""
     present = [column.name for column in profile.columns]
-    needed = [name for name in task.named_columns if name != task.client]
     may_lack = {s.column for s in task.sensitive if _may_lack(s, task)}
-    for name in dict.fromkeys(needed):
-        if name not in present and (name not in may_lack or lookalike(name, present)):
+    for name in dict.fromkeys(task.named_columns):
+        if name in present or name == task.client:
+            continue
+        if name not in may_lack or lookalike(name, present):
             yield unknown("column", name, present)
-    for name in task.numeric or ():
-        column = profile.column(name)
-        if column is None or not column.values:
-            continue
-        if not column.numeric:
-            texts = f"{column.texts} of {column.values} values are not numbers"
-            yield f"column '{name}': {texts}; the other files hold numbers"
-        elif column.dates != (name in dated):
+    yield from _other_kinds(profile, task.numeric or (), dated)
+    yield from _other_values(profile, task)
+
+
+def _other_kinds(profile: Profile, numeric: Sequence[str], dated: Container[str]) -> Iterator[str]:
+    """Yield the numeric columns that hold texts, or dates where others hold numbers."""
+    for column in (column for name in numeric for column in _columns([profile], name)):
+        if column.values and not column.numeric:
+            yield f"column '{column.name}': {column.not_numbers}; the other files hold numbers"
+        elif column.values and column.dates != (column.name in dated):
             here, there = ("dates", "numbers") if column.dates else ("numbers", "dates")
-            yield f"column '{name}' holds {here}; the other files hold {there}"
-    label = profile.column(task.label)
-    levels = {} if label is None else label.levels
-    if odd := sorted(set(levels) - set(label_codes(levels, task))):
-        agreed = f"agreed are '{task.favourable}' and '{task.unfavourable}'"
-        yield f"label column '{task.label}' holds '{odd[0]}'; {agreed}"
-    for sensitive in task.sensitive:
-        column = profile.column(sensitive.column)
-        if column is None or sensitive.bins or sensitive.rest is not None:
-            continue
-        groups = sensitive.levels or ()
-        if odd := sorted(set(column.levels) - set(groups)):
-            agreed = f"agreed groups are {', '.join(groups)}: add bins, or rest, to the task"
-            yield f"sensitive column '{sensitive.column}' holds '{odd[0]}'; {agreed}"
+            yield f"column '{column.name}' holds {here}; the other files hold {there}"
+
+
+def _other_values(profile: Profile, task: Task) -> Iterator[str]:
+    """Yield the label and the sensitive columns that hold a value which was not agreed."""
+    label = profile.levels(task.label)
+    fix = f"agreed are '{task.favourable}' and '{task.unfavourable}'"
+    agreed = [("label", task.label, set(label_codes(label, task)), fix)]
+    for s in task.sensitive:
+        if not s.bins and s.rest is None:
+            groups = s.levels or ()
+            fix = f"agreed groups are {', '.join(groups)}: add bins, or rest, to the task"
+            agreed.append(("sensitive", s.column, set(groups), fix))
+    for role, name, values, fix in agreed:
+        if odd := sorted(profile.levels(name).keys() - values):
+            yield f"{role} column '{name}' holds '{odd[0]}'; {fix}"

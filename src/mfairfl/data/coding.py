@@ -132,13 +132,15 @@ def coded_labels(
         task = task.model_copy(update={"unfavourable": other})
     if len(levels) == 1:
         remarks.add(f"{where} holds only {listed(levels)}")
-    for code, value in ((1, task.favourable), (0, task.unfavourable)):
-        alike = [text for text in levels if codes[text] == code and text != value]
-        if alike and (code or not task.others_unfavourable):
+    good = [text for text in levels if codes[text] and text != task.favourable]
+    bad = [text for text in levels if not codes[text] and text != task.unfavourable]
+    merged = {task.favourable: good, task.unfavourable: [] if task.others_unfavourable else bad}
+    for value, alike in merged.items():
+        if alike:
             line = f"{where}: {listed(alike)} means '{value}' (case and spelling aside)"
             remarks.add(line, kind="merged")
-        elif len(alike) > 1:
-            remarks.add(f"{where}: {listed(alike)} all count as unfavourable", kind="merged")
+    if task.others_unfavourable and len(bad) > 1:
+        remarks.add(f"{where}: {listed(bad)} all count as unfavourable", kind="merged")
     # Every row has a label here; `get` is for the text of a missing one, which no row holds.
     return column.each(lambda text: codes.get(text, -1), np.int8), task
 
@@ -306,44 +308,55 @@ def without_missing(
     features = feature_gaps(columns, task)
     if not partial and (empty := [gap.column.name for gap in features if gap.rows.all()]):
         raise DataError(f"{name}: column '{empty[0]}' has no value: list it in ignore")
+    keys = [
+        Gap(columns[key], columns[key].missing, "error" if task.policy(key) == "error" else "drop")
+        for key in (task.label, task.client)
+        if key is not None
+    ]
     groups = [
         Gap(columns[s.column], group_gaps(columns[s.column], s), task.policy(s.column))
         for s in task.sensitive
     ]
-    keys = []
-    for key in (task.label, task.client):
-        if key is not None:
-            policy: Policy = "error" if task.policy(key) == "error" else "drop"
-            keys.append(Gap(columns[key], columns[key].missing, policy))
-    gaps = [*keys, *groups, *features]
+    gaps = [gap for gap in (*keys, *groups, *features) if gap.rows.any()]
     refuse_missing(gaps, "fill it in, or set missing='level' or 'drop'")
     sensitive = list(task.sensitive)
-    for i, gap in enumerate(groups):
-        if gap.policy == "level" and gap.rows.any():
-            sensitive[i] = sensitive[i].with_unrecorded(list(gap.column.levels))
+    for i, (column, rows, policy) in enumerate(groups):
+        if policy == "level" and rows.any():
+            sensitive[i] = sensitive[i].with_unrecorded(list(column.levels))
     task = task.model_copy(update={"sensitive": tuple(sensitive)})
-    dropping = [gap for gap in gaps if gap.policy == "drop" and gap.rows.any()]
     places = None
-    if dropping:
+    if dropping := [gap for gap in gaps if gap.policy == "drop"]:
         lost = np.any([gap.rows for gap in dropping], axis=0)
-        counts = ", ".join(f"{gap.column.name} {gap.rows.sum()}" for gap in dropping)
-        if lost.all():
-            raise DataError(
-                f"{name}: every row has a missing value where none may be ({counts}): use "
-                "missing='level', or choose other columns"
-            )
-        line = f"{name}: {lost.sum()} of {len(lost)} rows left out, missing values ({counts})"
-        effect = _effect_of_leaving_out(lost, columns, task)
-        remarks.add("; ".join([line, *effect]), kind="dropped", warn=bool(effect))
+        _note_dropped(dropping, lost, columns, task, remarks)
         columns = {c: column.take(~lost) for c, column in columns.items()}
         places = np.flatnonzero(~lost)
     for column, rows, policy in features:
-        if rows.any() and policy == "level":
+        if policy == "level" and rows.any():
             numeric = column.name in (task.numeric or ())
             fate = "filled with the mean and marked" if numeric else "kept as the level '?'"
             line = f"{name}: column '{column.name}': {rows.sum()} of {len(rows)} values missing"
             remarks.add(f"{line}, {fate}", kind="filled")
     return columns, task, places
+
+
+def _note_dropped(
+    gaps: Sequence[Gap],
+    lost: npt.NDArray[np.bool_],
+    columns: Columns,
+    task: Task,
+    remarks: Remarks,
+) -> None:
+    """Note how many rows are left out, and warn if that changes the table; refuse to lose all."""
+    name = gaps[0].column.table
+    counts = ", ".join(f"{gap.column.name} {gap.rows.sum()}" for gap in gaps)
+    if lost.all():
+        raise DataError(
+            f"{name}: every row has a missing value where none may be ({counts}): use "
+            "missing='level', or choose other columns"
+        )
+    line = f"{name}: {lost.sum()} of {len(lost)} rows left out, missing values ({counts})"
+    effect = _effect_of_leaving_out(lost, columns, task)
+    remarks.add("; ".join([line, *effect]), kind="dropped", warn=bool(effect))
 
 
 def _effect_of_leaving_out(lost: npt.NDArray[np.bool_], columns: Columns, task: Task) -> list[str]:
@@ -368,7 +381,7 @@ def _effect_of_leaving_out(lost: npt.NDArray[np.bool_], columns: Columns, task: 
 def feature_gaps(columns: Columns, task: Task) -> list[Gap]:
     """List the feature columns with their missing rows, except those that are a group."""
     groups, gaps = {s.column: s for s in task.sensitive}, list[Gap]()
-    for name in (*(task.numeric or ()), *(task.categorical or ())):
+    for name in task.features:
         column = columns[name]
         rows = column.missing_number if name in (task.numeric or ()) else column.missing
         if name in groups:

@@ -178,6 +178,13 @@ class Column:
         return recognise(list(levels), np.array([*levels.values()], dtype=np.intp), self.rules)
 
     @property
+    def dated(self) -> bool:
+        """Whether the column is one of numbers that are written as dates or times."""
+        if self.series.dtype.kind in "mM":
+            return True
+        return self.recognised is not None and self.recognised.rules.date is not None
+
+    @property
     def _typed(self) -> npt.NDArray[np.float64]:
         """The values of a column that the frame has as numbers or dates, codes not yet out."""
         if self._kind == "n":
@@ -273,6 +280,21 @@ class Column:
         return (
             f"{self.table}: column '{self.name}': {total - count:,} of {total:,} values are "
             f"numbers; {', '.join(cells)}{more}: read as missing"
+        )
+
+    @property
+    def mixture(self) -> str:
+        """A text that makes the column one of categories, if most of its values are numbers."""
+        if self.recognised is not None:
+            return ""
+        text, values = self.not_numbers, sum(self.levels.values())
+        if 2 * text.sum() >= values:
+            return ""
+        first = int(text.argmax())
+        return (
+            f"{self.place(first)}: '{self.text(first)}' is not a number, so the column is "
+            f"categorical ({text.sum()} of {values} values are text); if it holds numbers, "
+            "correct these cells or declare them as missing_codes"
         )
 
     @property

@@ -25,7 +25,7 @@ from pydantic import Field
 
 from mfairfl.data.columns import Column, require_columns
 from mfairfl.data.task import Task
-from mfairfl.errors import ConfigError, DataError
+from mfairfl.errors import DataError
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -55,12 +55,11 @@ def statistics(X: pd.DataFrame, task: Task, rows: Integers | None = None) -> Enc
     >>> sums.numeric["age"].mean, sums.numeric["age"].deviation, sums.categorical["sex"]
     (40.0, 10.0, {'f': 1, 'm': 1})
     """
-    if task.numeric is None or task.categorical is None:
-        raise ConfigError("the task's columns have no roles yet: use the task of a table")
-    require_columns(X.columns, (*task.numeric, *task.categorical), "features")
+    task.require_roles()
+    require_columns(X.columns, task.features, "features")
     return EncoderStatistics(
-        {c: NumericStatistics.of(Column.of(X, c, rows).numbers) for c in task.numeric},
-        {c: dict(sorted(Column.of(X, c, rows).counts.items())) for c in task.categorical},
+        {c: NumericStatistics.of(Column.of(X, c, rows).numbers) for c in task.numeric or ()},
+        {c: dict(sorted(Column.of(X, c, rows).counts.items())) for c in task.categorical or ()},
     )
 
 

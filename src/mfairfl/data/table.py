@@ -230,10 +230,9 @@ def features_frame(frame: Any, task: Task, *, name: str = "the frame") -> pd.Dat
     0  31.0   f
     1   NaN   ?
     """
-    if task.numeric is None or task.categorical is None:
-        raise ConfigError("the task's columns have no roles yet: use the task of a table")
+    task.require_roles()
     columns = _with_absent(columns_of(read_frame(frame), name, task), task, name)
-    require_present(columns, (*task.numeric, *task.categorical), name)
+    require_present(columns, task.features, name)
     coding.refuse_missing(coding.feature_gaps(columns, task), "fill it in")
     return _features(columns, task)
 
@@ -332,21 +331,16 @@ def _with_roles(columns: Columns, task: Task, name: str, remarks: coding.Remarks
     numeric = [c for c in task.numeric or () if c not in never]
     categorical = [c for c in task.categorical or () if c not in never]
     others = [c for c in columns if c not in {*never, *numeric, *categorical}]
-    if task.numeric is None or task.categorical is None:
+    if task.has_roles:
+        protected = {s.column for s in task.sensitive}
+        if left_out := ", ".join(c for c in others if c not in protected):
+            line = f"{name}: columns without a role, left out: {left_out}"
+            remarks.add(line, kind="dropped")
+    else:
         for column in (columns[c] for c in others):
             (categorical if column.recognised is None else numeric).append(column.name)
-            text, values = column.not_numbers, int((~column.missing).sum())
-            if column.recognised is None and 2 * text.sum() < values:
-                first = int(text.argmax())
-                remarks.add(
-                    f"{column.place(first)}: '{column.text(first)}' is not a number, so the "
-                    f"column is categorical ({text.sum()} of {values} values are text); if it "
-                    "holds numbers, correct these cells or declare them as missing_codes",
-                    warn=True,
-                )
-    elif left_out := [c for c in others if c not in {s.column for s in task.sensitive}]:
-        line = f"{name}: columns without a role, left out: {', '.join(left_out)}"
-        remarks.add(line, kind="dropped")
+            if column.mixture:
+                remarks.add(column.mixture, warn=True)
     if not numeric and not categorical:
         raise DataError(f"{name}: no feature columns are left: list some in numeric, categorical")
     roles = {"numeric": tuple(numeric), "categorical": tuple(categorical)}

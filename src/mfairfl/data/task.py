@@ -271,7 +271,7 @@ class Task(Reading):
     def _check(self) -> Self:
         if (name := _repeated(tuple(s.name for s in self.sensitive))) is not None:
             raise ConfigError(f"two sensitive attributes are called '{name}': set name= on one")
-        features = (self.numeric or ()) + (self.categorical or ())
+        features = self.features
         if (column := _repeated(features)) is not None:
             raise ConfigError(f"column '{column}' is listed twice in numeric and categorical")
         for role, reserved in (("label", self.label), ("client", self.client)):
@@ -292,13 +292,28 @@ class Task(Reading):
         return self.rules(column).missing or self.missing
 
     @property
+    def features(self) -> tuple[str, ...]:
+        """The columns that have a role."""
+        return (self.numeric or ()) + (self.categorical or ())
+
+    @property
+    def has_roles(self) -> bool:
+        """Whether the features are exactly those that are listed."""
+        return self.numeric is not None and self.categorical is not None
+
+    def require_roles(self) -> None:
+        """Refuse the task where columns have no role yet."""
+        if not self.has_roles:
+            raise ConfigError("the task's columns have no roles yet: use the task of a table")
+
+    @property
     def named_columns(self) -> tuple[str, ...]:
         """The columns that a table must have."""
-        named = [self.label, *(s.column for s in self.sensitive)]
-        named += [*(self.numeric or ()), *(self.categorical or ())]
-        if self.numeric is None or self.categorical is None:
-            named += self.ignore  # a misspelt one would become a feature
-        return (*named, *([] if self.client is None else [self.client]))
+        # A misspelt column in `ignore` would become a feature.
+        ignored = () if self.has_roles else self.ignore
+        clients = () if self.client is None else (self.client,)
+        protected = (s.column for s in self.sensitive)
+        return (self.label, *protected, *self.features, *ignored, *clients)
 
     @property
     def not_features(self) -> set[str | None]:
@@ -339,9 +354,5 @@ class Task(Reading):
     @property
     def resolved(self) -> bool:
         """Whether roles, groups and both label values are fixed, as in the task of a `Table`."""
-        return (
-            self.numeric is not None
-            and self.categorical is not None
-            and self.unfavourable is not None
-            and all(s.groups is not None for s in self.sensitive)
-        )
+        values_known = all(s.groups is not None for s in self.sensitive)
+        return self.has_roles and self.unfavourable is not None and values_known

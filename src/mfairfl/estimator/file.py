@@ -182,7 +182,7 @@ class EstimatorFile(StrictModel):
             task.unfavourable,
         ]:
             return "has other classes than the task in run.json"
-        features = sorted([*(task.numeric or ()), *(task.categorical or ())])
+        features = sorted(task.features)
         if sorted(self.columns) != features:
             return "has other columns than the task in run.json"
         if self.feature_names is not None and len(self.feature_names) != len(self.columns):

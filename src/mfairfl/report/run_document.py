@@ -264,7 +264,7 @@ def _bin(group: Bin) -> str:
 def group_use(run: ReportedRun) -> forms.GroupUse:
     """Describe whether a decision needs the group, as an input or to choose a threshold."""
     task, thresholds = run.record.task, run.record.served.thresholds is not None
-    features = {*(task.numeric or ()), *(task.categorical or ())}
+    features = set(task.features)
     columns = list(dict.fromkeys(sensitive.column for sensitive in task.sensitive))
     if not columns:
         sentence = (
