@@ -210,18 +210,16 @@ def _options(dataset: Entry, chosen: Mapping[str, object]) -> dict[str, sources.
 
 def _option(where: str, value: object, default: sources.OptionValue) -> sources.OptionValue:
     """Return a value of the default's kind; names may be one text with commas."""
-    if isinstance(default, bool):
-        if isinstance(value, bool):
-            return value
-        raise DataError(f"{where}: give True or False")
-    if isinstance(default, int):
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-        raise DataError(f"{where}: give a whole number, such as {default}")
-    names = value.split(",") if isinstance(value, str) else value
-    if isinstance(names, Sequence) and names and all(isinstance(name, str) for name in names):
-        return tuple(name.strip() for name in names)
-    raise DataError(f"{where}: give names, such as {', '.join(default[:2])}")
+    if isinstance(default, tuple):
+        names = value.split(",") if isinstance(value, str) else value
+        if isinstance(names, Sequence) and names and all(isinstance(name, str) for name in names):
+            return tuple(name.strip() for name in names)
+        raise DataError(f"{where}: give names, such as {', '.join(default[:2])}")
+    kind = type(default)
+    if isinstance(value, bool | int) and type(value) is kind:
+        return value
+    wanted = "True or False" if kind is bool else f"a whole number, such as {default}"
+    raise DataError(f"{where}: give {wanted}")
 
 
 def _task(
@@ -235,8 +233,9 @@ def _task(
         return task.select(sensitive)
     task = task.select((task.sensitive[0].name,) if sensitive is None else sensitive)
     used = {
-        "numeric": tuple(c for c in task.numeric or () if options.get(c, True)),
-        "categorical": tuple(c for c in task.categorical or () if options.get(c, True)),
+        role: tuple(c for c in columns if options.get(c, True))
+        for role, columns in (("numeric", task.numeric), ("categorical", task.categorical))
+        if columns is not None
     }
     return task.model_copy(update=used)
 

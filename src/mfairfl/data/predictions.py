@@ -142,31 +142,25 @@ def read_predictions(columns: Columns, roles: PredictionColumns, table: str) -> 
             "split='test' (--split test), or accept train rows, split='all' (--split all)"
         )
     roles = as_predicted(columns, roles)
+    gaps = {}
+    if roles.prediction is not None:
+        gaps["no decision"] = columns[roles.prediction].missing
+    if roles.score is not None:
+        gaps["no score"] = columns[roles.score].missing_number
+    if roles.client is not None:
+        gaps["no client"] = columns[roles.client].missing
     lost, left_out = np.zeros(len(columns[roles.sensitive[0]].series), dtype=bool), {}
-    needed = {"decision": roles.prediction, "score": roles.score, "client": roles.client}
-    for value, name in needed.items():
-        if name is not None:
-            gap = columns[name].missing_number if value == "score" else columns[name].missing
-            left_out[f"no {value}"] = int((gap & ~lost).sum())
-            lost |= gap
-    left_out = {reason: count for reason, count in left_out.items() if count}
+    for reason, gap in gaps.items():
+        if count := int((gap & ~lost).sum()):
+            left_out[reason] = count
+        lost |= gap
     if lost.all():
         raise DataError(f"{table}: no row can be counted ({', '.join(left_out)}): fill it in")
     columns = {name: columns[name].take(~lost) for name in roles.named}
-    scores = None if roles.score is None else columns[roles.score].numbers
-    labels = None
-    if roles.prediction is None:
-        decisions = np.asarray(scores) > (roles.threshold or 0.0)
-    else:
-        column = columns[roles.prediction]
-        decisions = column.each(_decision_codes(column, roles).get, object)
-    if roles.label is not None:
-        column = columns[roles.label]
-        labels = column.each(_label_codes(column, roles).get, object)
     return PredictedRows(
-        labels=labels,
-        decisions=decisions.astype(np.int64),
-        scores=scores,
+        labels=None if roles.label is None else _labels(columns[roles.label], roles),
+        decisions=_decisions(columns, roles),
+        scores=None if roles.score is None else columns[roles.score].numbers,
         groups={name: columns[name].texts for name in roles.sensitive},
         clients=None if roles.client is None else columns[roles.client].texts,
         left_out=left_out,
@@ -250,8 +244,6 @@ def as_predicted(columns: Columns, roles: PredictionColumns) -> PredictionColumn
 
 def _favourable_label(column: Column, code: Mapping[str, str], stated: str | None) -> str | None:
     """Return the favourable label of decisions with these codes; None if they do not show it."""
-    binary = all(text == value for text, value in code.items())
-    good = [text for text, value in code.items() if value == "1"]
     # Decisions that are 0 and 1 may stand beside labels in words, where 0 is not "no".
     meaning = str if code.keys() <= {"0", "1"} else spelling
     bad = {meaning(text) for text, value in code.items() if value == "0"}
@@ -263,81 +255,83 @@ def _favourable_label(column: Column, code: Mapping[str, str], stated: str | Non
                 "which decision is (--selected)"
             )
         return stated
-    if binary or len(good) > 1:
+    good = [text for text, value in code.items() if value == "1"]
+    if len(good) > 1 or all(text == value for text, value in code.items()):
         return None
-    others = [text for text in column.levels if meaning(text) not in bad]
-    if not good and len(others) != 1:
-        raise _which_is_favourable(column)
-    return (good or others)[0]
+    good = good or [text for text in column.levels if meaning(text) not in bad]
+    if len(good) != 1:
+        raise _undecided(column, "good for a person", "favourable")
+    return good[0]
 
 
-def _which_is_favourable(column: Column) -> DataError:
+def _undecided(column: Column, what: str, key: str) -> DataError:
     return DataError(
-        f"{column.table}: which value of '{column.name}' is good for a person? Set favourable "
+        f"{column.table}: which value of '{column.name}' is {what}? Set {key} "
         f"(values: {some_of(list(column.levels))})"
     )
 
 
-def _label_codes(column: Column, roles: PredictionColumns) -> Mapping[str, int]:
-    """Return 1 for the favourable label and 0 for the other one."""
-    levels = list(column.levels)
+def _labels(column: Column, roles: PredictionColumns) -> npt.NDArray[np.object_]:
+    """Return 1 for the favourable label, 0 for the other one and None where it is missing."""
     if roles.favourable is None:
-        if (pair := _pair(levels)) is None:
-            raise _which_is_favourable(column)
-        return pair
-    codes = label_codes(levels, _as_task(column, roles.favourable))
-    known = codes if len(codes) == len(levels) else _only_other(levels, roles.favourable)
-    if known is None:
+        codes = _pair(column)
+        if codes is None:
+            raise _undecided(column, "good for a person", "favourable")
+    else:
+        codes = _codes(column, roles.favourable) or _only_other(column, roles.favourable)
+    if codes is None:
         raise DataError(
-            f"{column.table}: '{column.name}' holds {some_of(levels)}: a label has two values, "
-            f"one of them '{roles.favourable}' (favourable)"
+            f"{column.table}: '{column.name}' holds {some_of(list(column.levels))}: a label has "
+            f"two values, one of them '{roles.favourable}' (favourable)"
         )
-    return known
+    return column.each(codes.get, object)
 
 
-def _decision_codes(column: Column, roles: PredictionColumns) -> Mapping[str, int]:
+def _decisions(columns: Columns, roles: PredictionColumns) -> npt.NDArray[np.int64]:
     """Return 1 for favourable decisions: as stated, as labels are written, or 1 and not 0."""
-    levels = list(column.levels)
-    if roles.selected is not None:
-        task = _as_task(column, roles.selected, others_unfavourable=True)
-        stated = label_codes(levels, task) or _only_other(levels, roles.selected)
-        if stated is None:
+    if roles.prediction is None:
+        return (columns[str(roles.score)].numbers > (roles.threshold or 0.0)).astype(np.int64)
+    column, selected, favourable = columns[roles.prediction], roles.selected, roles.favourable
+    levels = some_of(list(column.levels))
+    if selected is not None:
+        codes = _codes(column, selected, others_unfavourable=True) or _only_other(column, selected)
+        if codes is None:
             raise DataError(
-                f"{column.table}: '{column.name}' never holds '{roles.selected}' (selected), but "
-                f"{some_of(levels)}"
+                f"{column.table}: '{column.name}' never holds '{selected}' (selected), but "
+                f"{levels}"
             )
-        return stated
-    pair, like_labels = _pair(levels), None
-    if roles.favourable is not None:
-        codes = label_codes(levels, _as_task(column, roles.favourable))
-        like_labels = codes if len(codes) == len(levels) else None
-    if pair is not None and like_labels not in (None, pair):
-        raise DataError(
-            f"{column.table}: '{column.name}' holds {some_of(levels)}, and the favourable label "
-            f"is '{roles.favourable}': say which decision is favourable: selected (--selected)"
-        )
-    decided = pair or like_labels
-    if decided is None and roles.favourable is not None:
-        decided = _only_other(levels, roles.favourable)
-    if decided is None:
-        raise DataError(
-            f"{column.table}: which value of '{column.name}' is a favourable decision? Set "
-            f"selected (values: {some_of(levels)})"
-        )
-    return decided
+    else:
+        codes, like_labels = _pair(column), _codes(column, favourable)
+        if codes and like_labels not in (None, codes):
+            raise DataError(
+                f"{column.table}: '{column.name}' holds {levels}, and the favourable label is "
+                f"'{favourable}': say which decision is favourable: selected (--selected)"
+            )
+        codes = codes or like_labels or _only_other(column, favourable)
+    if codes is None:
+        raise _undecided(column, "a favourable decision", "selected")
+    return column.each(codes.get, object).astype(np.int64)
 
 
-def _as_task(column: Column, favourable: str, **options: bool) -> Task:
-    return Task(label=column.name, favourable=favourable, sensitive=(), **options)
-
-
-def _pair(levels: list[str]) -> dict[str, int] | None:
+def _pair(column: Column) -> dict[str, int] | None:
     """Return codes of values whose second one is the favourable one, whatever they are about."""
-    pair = next((pair for pair in ORDERED_LABELS if set(levels) <= set(pair)), None)
+    levels = column.levels.keys()
+    pair = next((pair for pair in ORDERED_LABELS if levels <= set(pair)), None)
     return None if pair is None else {text: pair.index(text) for text in levels}
 
 
-def _only_other(levels: list[str], favourable: str) -> dict[str, int] | None:
+def _codes(column: Column, favourable: str | None, **options: bool) -> dict[str, int] | None:
+    """Return 1 for the favourable value and 0 for others; None unless that codes every value."""
+    if favourable is None:
+        return None
+    task = Task(label=column.name, favourable=favourable, sensitive=(), **options)
+    codes = label_codes(column.levels, task)
+    return codes if len(codes) == len(column.levels) else None
+
+
+def _only_other(column: Column, favourable: str | None) -> dict[str, int] | None:
     """Of a file that never holds the favourable value, the only one is the other."""
-    rare = len(levels) <= 1 and spelling(favourable) not in map(spelling, levels)
-    return dict.fromkeys(levels, 0) if rare else None
+    levels = column.levels
+    if favourable is None or len(levels) > 1 or spelling(favourable) in map(spelling, levels):
+        return None
+    return dict.fromkeys(levels, 0)
