@@ -420,15 +420,15 @@ def _joined_sha256(year: int, sums: Mapping[str, str]) -> str:
 
 def _folder(path: Path, year: int, states: Sequence[str] | None) -> tuple[IncomeTable, str, str]:
     """Read a folder of archives or unpacked files, named as the Bureau names them."""
-    names = {state: _names(year, state) for state in states or STATES}
     files = {}
-    for state, candidates in names.items():
-        if present := [path / name for name in candidates if (path / name).is_file()]:
+    for state in states or STATES:
+        names = _names(year, state)
+        if present := [path / name for name in names if (path / name).is_file()]:
             files[state] = present[0]
-    lacking = [state for state in names if state not in files]
-    if not files or (states and lacking):
-        wanted = ", ".join(names[lacking[0]])
-        raise DataError(f"{path} holds none of {wanted}: path= takes a folder of such files")
+        elif states:
+            raise _no_records(path, names)
+    if not files:
+        raise _no_records(path, _names(year, next(iter(STATES))))
     tables, sums = [], {}
     for state, file in files.items():
         tables.append(income_table(read_people(file), file.name))
@@ -438,6 +438,11 @@ def _folder(path: Path, year: int, states: Sequence[str] | None) -> tuple[Income
     people, reduced = sum(t.people for t in tables), any(t.reduced for t in tables)
     joined = IncomeTable(frame, people, reduced, merged={})
     return joined, _joined_sha256(year, sums), f"a folder of {len(files)} files"
+
+
+def _no_records(path: Path, names: Sequence[str]) -> DataError:
+    wanted = ", ".join(names)
+    return DataError(f"{path} holds none of {wanted}: path= takes a folder of such files")
 
 
 def _names(year: int, state: str) -> tuple[str, ...]:

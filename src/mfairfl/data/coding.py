@@ -289,11 +289,16 @@ class Gap(NamedTuple):
 
     column: Column
     rows: npt.NDArray[np.bool_]
-    policy: Policy = "error"
+    policy: Policy
+
+    @property
+    def extent(self) -> str:
+        """How many rows have no value, in words."""
+        return f"{self.rows.sum()} of {len(self.rows)}"
 
 
 def without_missing(
-    columns: Columns, task: Task, name: str, remarks: Remarks, *, partial: bool
+    columns: Columns, task: Task, remarks: Remarks, *, partial: bool
 ) -> tuple[Columns, Task, npt.NDArray[np.intp] | None]:
     """Leave out rows without a label or a client, and do with other gaps as the policy says.
 
@@ -305,19 +310,13 @@ def without_missing(
         The task has the group ``?`` where a sensitive value is missing. `places` are the rows
         that are left, or None if all are.
     """
-    features = feature_gaps(columns, task)
-    if not partial and (empty := [gap.column.name for gap in features if gap.rows.all()]):
-        raise DataError(f"{name}: column '{empty[0]}' has no value: list it in ignore")
-    keys = [
-        Gap(columns[key], columns[key].missing, "error" if task.policy(key) == "error" else "drop")
-        for key in (task.label, task.client)
-        if key is not None
-    ]
-    groups = [
-        Gap(columns[s.column], group_gaps(columns[s.column], s), task.policy(s.column))
-        for s in task.sensitive
-    ]
-    gaps = [gap for gap in (*keys, *groups, *features) if gap.rows.any()]
+    features, groups = feature_gaps(columns, task), sensitive_gaps(columns, task)
+    empty = next((gap.column for gap in features if gap.rows.all()), None)
+    if empty is not None and not partial:
+        raise DataError(f"{empty.table}: column '{empty.name}' has no value: list it in ignore")
+    keys = [columns[key] for key in (task.label, task.client) if key is not None]
+    gaps = [Gap(column, column.missing, _key_policy(task, column.name)) for column in keys]
+    gaps += [*groups, *features]
     refuse_missing(gaps, "fill it in, or set missing='level' or 'drop'")
     sensitive = list(task.sensitive)
     for i, (column, rows, policy) in enumerate(groups):
@@ -325,18 +324,27 @@ def without_missing(
             sensitive[i] = sensitive[i].with_unrecorded(list(column.levels))
     task = task.model_copy(update={"sensitive": tuple(sensitive)})
     places = None
-    if dropping := [gap for gap in gaps if gap.policy == "drop"]:
+    if dropping := [gap for gap in gaps if gap.policy == "drop" and gap.rows.any()]:
         lost = np.any([gap.rows for gap in dropping], axis=0)
         _note_dropped(dropping, lost, columns, task, remarks)
         columns = {c: column.take(~lost) for c, column in columns.items()}
         places = np.flatnonzero(~lost)
-    for column, rows, policy in features:
-        if policy == "level" and rows.any():
-            numeric = column.name in (task.numeric or ())
-            fate = "filled with the mean and marked" if numeric else "kept as the level '?'"
-            line = f"{name}: column '{column.name}': {rows.sum()} of {len(rows)} values missing"
-            remarks.add(f"{line}, {fate}", kind="filled")
+    _note_filled(features, task, remarks)
     return columns, task, places
+
+
+def _key_policy(task: Task, column: str) -> Policy:
+    """Return what happens to rows without a label or a client, which nothing can stand for."""
+    return "error" if task.policy(column) == "error" else "drop"
+
+
+def _note_filled(features: Sequence[Gap], task: Task, remarks: Remarks) -> None:
+    for gap in features:
+        if gap.policy == "level" and gap.rows.any():
+            numeric = gap.column.name in (task.numeric or ())
+            fate = "filled with the mean and marked" if numeric else "kept as the level '?'"
+            line = f"{gap.column.table}: column '{gap.column.name}': {gap.extent} values missing"
+            remarks.add(f"{line}, {fate}", kind="filled")
 
 
 def _note_dropped(
@@ -390,9 +398,17 @@ def feature_gaps(columns: Columns, task: Task) -> list[Gap]:
     return gaps
 
 
+def sensitive_gaps(columns: Columns, task: Task) -> list[Gap]:
+    """List each attribute's rows that have no group."""
+    return [
+        Gap(columns[s.column], group_gaps(columns[s.column], s), task.policy(s.column))
+        for s in task.sensitive
+    ]
+
+
 def refuse_missing(gaps: Sequence[Gap], fix: str) -> None:
     """Refuse the first missing value in a column that may have none."""
-    for column, rows, policy in gaps:
-        if policy == "error" and rows.any():
-            place = column.place(int(rows.argmax()))
-            raise DataError(f"{place}: value missing, in {rows.sum()} of {len(rows)} rows: {fix}")
+    for gap in gaps:
+        if gap.policy == "error" and gap.rows.any():
+            place = gap.column.place(int(gap.rows.argmax()))
+            raise DataError(f"{place}: value missing, in {gap.extent} rows: {fix}")

@@ -136,33 +136,39 @@ def find_differences(columns: Columns, *, sensitive: Collection[str] = ()) -> li
     >>> find_differences({"chol": chol})[0].clients
     ('b',)
     """
+    differences = list(_few_rows(columns))
+    for name, clients in columns.items():
+        differences += _of_column(name, clients, sensitive=name in sensitive)
+    return differences
+
+
+def _few_rows(columns: Columns) -> Iterator[Difference]:
     # Sums may leave out rare categories: the largest number is that of the rows.
     sizes = sorted((c, column.rows) for of in columns.values() for c, column in of.items())
-    small = {client: n for client, n in dict(sizes).items() if n < FEW_ROWS}
-    differences: list[Difference] = []
-    if small:
+    if small := {client: n for client, n in dict(sizes).items() if n < FEW_ROWS}:
         have = "1 client has" if len(small) == 1 else f"{len(small):,} clients have"
         named = some_of([f"{client} ({n})" for client, n in small.items()])
         message = f"{have} fewer than {FEW_ROWS} rows: {named}: merge with others or leave out"
-        differences.append(Difference("rows", "", tuple(small), message))
-    for name, clients in columns.items():
-        judged = {c: column for c, column in clients.items() if column.rows >= FEW_ROWS}
-        if name not in sensitive:  # those rows are not recorded, as is noted elsewhere
-            differences += _empty(name, judged)
-        comparable = {c: column for c, column in judged.items() if column.values >= FEW_ROWS}
-        if len(comparable) < 2:
-            continue
-        only = {column.only for column in comparable.values()}
-        if None not in only and len(only) > 1:
-            fix = "it names the client, list it in ignore"
-            message = f"column '{name}' has one value at each client: {fix}"
-            differences.append(Difference("client", name, tuple(comparable), message))
-            continue
-        differences += _spelling(name, comparable)
-        if name not in sensitive:
-            differences += _constant(name, comparable)
-        differences += _units(name, comparable, only_by_factor=name in sensitive)
-    return differences
+        yield Difference("rows", "", tuple(small), message)
+
+
+def _of_column(
+    name: str, clients: Mapping[str, ClientColumn], *, sensitive: bool
+) -> Iterator[Difference]:
+    judged = {c: column for c, column in clients.items() if column.rows >= FEW_ROWS}
+    if not sensitive:  # those rows are not recorded, as is noted elsewhere
+        yield from _empty(name, judged)
+    comparable = {c: column for c, column in judged.items() if column.values >= FEW_ROWS}
+    only = {column.only for column in comparable.values()}
+    if None not in only and len(only) > 1:
+        fix = "it names the client, list it in ignore"
+        message = f"column '{name}' has one value at each client: {fix}"
+        yield Difference("client", name, tuple(comparable), message)
+    elif len(comparable) > 1:
+        yield from _spelling(name, comparable)
+        if not sensitive:
+            yield from _constant(name, comparable)
+        yield from _units(name, comparable, only_by_factor=sensitive)
 
 
 def _empty(name: str, clients: Mapping[str, ClientColumn]) -> Iterator[Difference]:

@@ -297,29 +297,9 @@ def assemble(
         options = {**options, "encoder": config.model_dump(mode="json")}
     encoder = _fitted(clients, config)
     parts = [(client.table, client.rows[split]) for split in SPLITS for client in clients]
-    ends = np.cumsum([len(rows) for _, rows in parts]).tolist()
-    pool = Shard(
-        Inputs.empty(ends[-1], encoder.layout),
-        np.empty(ends[-1], np.int8),
-        np.empty(ends[-1], np.int32),
-        np.empty(ends[-1], np.int64),
-    )
-    places = [slice(a, b) for a, b in itertools.pairwise([0, *ends])]
-    # Neighbours on one table are encoded together: there may be thousands of clients.
-    start = 0
-    for _, same in itertools.groupby(parts, key=lambda part: id(part[0])):
-        group = list(same)
-        table, rows = group[0][0], np.concatenate([rows for _, rows in group])
-        place = slice(start, start + len(rows))
-        encoder.encode(table.X, rows, out=pool.inputs[place])
-        pool.y[place], pool.rows[place] = table.y[rows], rows
-        pool.cells[place] = table.cells_of(rows)
-        start += len(rows)
-    # Before the shards are cut: a slice taken earlier would stay writeable.
-    pool.inputs.protect()
-    for array in (pool.y, pool.cells, pool.rows):
-        array.flags.writeable = False
-    shards = [pool[place] for place in places]
+    pool = _encoded(parts, encoder)
+    ends = np.cumsum([0, *(len(rows) for _, rows in parts)]).tolist()
+    shards = [pool[start:end] for start, end in itertools.pairwise(ends)]
     k = len(clients)
     warnings = dict.fromkeys(warning for client in clients for warning in client.table.warnings)
     return Federation(
@@ -333,6 +313,27 @@ def assemble(
         options=options,
         **about,
     )
+
+
+def _encoded(parts: Sequence[tuple[Table, npt.NDArray[np.int64]]], encoder: Encoder) -> Shard:
+    """Encode some rows of tables, one after the other, to read-only arrays."""
+    rows = np.concatenate([rows for _, rows in parts])
+    n = len(rows)
+    inputs, y = Inputs.empty(n, encoder.layout), np.empty(n, np.int8)
+    cells, start = np.empty(n, np.int32), 0
+    # Neighbours on one table are encoded together: there may be thousands of clients.
+    for _, same in itertools.groupby(parts, key=lambda part: id(part[0])):
+        group = list(same)
+        table, end = group[0][0], start + sum(len(rows) for _, rows in group)
+        chosen = rows[start:end]
+        encoder.encode(table.X, chosen, out=inputs[start:end])
+        y[start:end], cells[start:end] = table.y[chosen], table.cells_of(chosen)
+        start = end
+    # Before the shards are cut: a slice taken earlier would stay writeable.
+    inputs.protect()
+    for array in (y, cells, rows):
+        array.flags.writeable = False
+    return Shard(inputs, y, cells, rows)
 
 
 def _require_both_labels(clients: Sequence[ClientRows]) -> None:

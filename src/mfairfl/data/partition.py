@@ -137,21 +137,20 @@ def partition(
         raise DataError(f"table '{table.name}' names no clients: give a scheme such as 'iid'")
     if clients is not None and clients < 1:
         raise DataError(f"clients={clients}: give a number from 1")
-    scheme = "column" if scheme is None else scheme
     settings: dict[str, Any] = {"test": test, "validation": validation}
     settings |= {} if fold is None else {"fold": list(fold)}
-    notes, unused = tuple[str, ...](), list[str]()
-    if scheme == "column":
+    notes = tuple[str, ...]()
+    if scheme in (None, "column"):
         rows = _by_column(table, clients, options)
     else:
         source = _input(table, scheme, seed, clients, attribute=attribute, options=options)
         rows, notes = _by_shares(scheme, source)
-        if remaining := len(table) - sum(map(len, rows.values())):
-            unused.append(f"{remaining:,} of {len(table):,} rows belong to no client")
-        read = None if source.attribute is None else table.attributes[source.attribute].name
+        read = None if source.attribute is None else source.read.name
         settings |= {"clients": len(rows), "attribute": read}
         for option, value in source.options.items():  # a federation's options must fit into JSON
             settings[option] = value.tolist() if isinstance(value, np.ndarray) else value
+    remaining = len(table) - sum(map(len, rows.values()))
+    unused = [f"{remaining:,} of {len(table):,} rows belong to no client"] * (remaining > 0)
     split = partial(split_client, seed=seed, test=test, validation=validation, fold=fold)
     return assemble(
         [split(name, table, chosen) for name, chosen in rows.items()],
@@ -159,7 +158,7 @@ def partition(
         treatment=(*table.treatment, *(Treated("dropped", line) for line in unused)),
         table_name=table.name,
         sha256=table.sha256,
-        scheme=scheme,
+        scheme=scheme or "column",
         seed=seed,
         options=settings,
         encoding=encoder,
@@ -270,16 +269,17 @@ def _ratio(source: SchemeInput) -> Shares:
         shares = np.array(ratios, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"ratios={ratios!r}: not a matrix of numbers; give {wanted}") from error
-    if shares.ndim != 2 or len(shares) != attribute.size or shares.shape[1] == 0:
+    if shares.size == 0 or shares.shape[:-1] != (attribute.size,):
         raise DataError(f"ratios has shape {shares.shape}: give {wanted}")
     if source.clients not in (None, shares.shape[1]):
         raise DataError(f"ratios has {shares.shape[1]} columns but clients={source.clients}")
-    for group, row in zip(attribute.groups, shares, strict=True):
-        if not (np.isfinite(row).all() and (row >= 0).all() and row.sum() <= 1 + 1e-9):
-            raise DataError(
-                f"ratios of group '{group}' are {row.tolist()}: give shares from 0 that sum to at "
-                "most 1"
-            )
+    beyond = np.where(shares >= 0, shares, np.inf).sum(axis=1) > 1 + 1e-9
+    if beyond.any():
+        group = int(beyond.argmax())
+        raise DataError(
+            f"ratios of group '{attribute.groups[group]}' are {shares[group].tolist()}: give "
+            "shares from 0 that sum to at most 1"
+        )
     return Shares(source.groups, shares)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -221,19 +221,26 @@ def traps_of(table: Table) -> list[Trap]:
             traps.append(Trap("label", name, why))
     useful = dict(columns)
     for name, column in columns.items():
-        if name in sensitive:  # one of several files may hold one group alone
-            continue
-        if column.constant:
-            only = column.distinct[0]
-            traps.append(Trap("constant", name, f"{only:g}" if column.numeric else str(only)))
-            del useful[name]
-        elif name not in measured and (kind := _names_rows(name, column)):
-            values = "whole numbers" if column.numeric else "texts"
-            why = f"{len(column.distinct):,} different {values} in {column.filled:,} rows"
-            traps.append(Trap(kind, name, why))
-            if kind == "identifier":
+        # One of several files may hold one group alone.
+        trap = None if name in sensitive else _useless(name, column, measured)
+        if trap is not None:
+            traps.append(trap)
+            if trap.kind != "unique":
                 del useful[name]
     return [*traps, *_repeats(X, useful, sensitive)]
+
+
+def _useless(name: str, column: _ColumnSummary, measured: Container[str]) -> Trap | None:
+    """Return the trap of a column whose values never change, or name rows."""
+    if column.constant:
+        only = column.distinct[0]
+        return Trap("constant", name, f"{only:g}" if column.numeric else str(only))
+    kind = None if name in measured else _names_rows(name, column)
+    if kind is None:
+        return None
+    values = "whole numbers" if column.numeric else "texts"
+    count = f"{len(column.distinct):,} different {values} in {column.filled:,} rows"
+    return Trap(kind, name, count)
 
 
 def _names_rows(name: str, column: _ColumnSummary) -> Literal["identifier", "unique"] | None:
@@ -245,12 +252,10 @@ def _names_rows(name: str, column: _ColumnSummary) -> Literal["identifier", "uni
     if not column.numeric:
         return "identifier"
     low, high = column.distinct.min(), column.distinct.max()
-    if (column.distinct != np.round(column.distinct)).any() or low < 0:
+    if low < 0 or (column.distinct != np.round(column.distinct)).any():
         return None
     words = words_of(name)  # PassengerId and account_no are called identifiers
-    if not _ID_WORDS.isdisjoint(words) or not _LAST_ID_WORDS.isdisjoint(words[-1:]):
-        return "identifier"
-    if _given_out(column):
+    if _ID_WORDS & set(words) or _LAST_ID_WORDS & set(words[-1:]) or _given_out(column):
         return "identifier"
     # As many digits everywhere, and more than amounts tend to have.
     equally_long = len(f"{low:.0f}") == len(f"{high:.0f}") >= _LONG

@@ -251,10 +251,7 @@ def cells_of(frame: Any, task: Task, *, name: str = "the frame") -> npt.NDArray[
     """
     columns = _with_absent(columns_of(read_frame(frame), name, task), task, name)
     require_present(columns, [s.column for s in task.sensitive], name)
-    gaps = [
-        coding.Gap(columns[s.column], coding.group_gaps(columns[s.column], s))
-        for s in task.sensitive
-    ]
+    gaps = [gap._replace(policy="error") for gap in coding.sensitive_gaps(columns, task)]
     coding.refuse_missing(gaps, "fill it in: decisions depend on the group")
     groups, task = coding.coded_groups(columns, task, coding.Remarks())
     return _cells(groups, task.attributes)
@@ -283,7 +280,7 @@ def table_from_columns(
     remarks = coding.Remarks(list(notes))
     task = _with_roles(columns, task, name, remarks)
     columns, task = _read_numbers(columns, task, remarks, partial=partial)
-    columns, task, places = coding.without_missing(columns, task, name, remarks, partial=partial)
+    columns, task, places = coding.without_missing(columns, task, remarks, partial=partial)
     y, task = coding.coded_labels(columns[task.label], task, remarks)
     groups, task = coding.coded_groups(columns, task, remarks)
     protected = [sensitive.column for sensitive in task.sensitive]

@@ -269,22 +269,31 @@ class Task(Reading):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if (name := _repeated(tuple(s.name for s in self.sensitive))) is not None:
-            raise ConfigError(f"two sensitive attributes are called '{name}': set name= on one")
-        features = self.features
-        if (column := _repeated(features)) is not None:
-            raise ConfigError(f"column '{column}' is listed twice in numeric and categorical")
-        for role, reserved in (("label", self.label), ("client", self.client)):
-            if reserved is not None and reserved in features:
-                raise ConfigError(f"the {role} column '{reserved}' cannot be a feature: unlist it")
-        if self.label in {s.column for s in self.sensitive}:
-            raise ConfigError(f"the label column '{self.label}' cannot be sensitive too")
-        if self.label == self.client:
-            raise ConfigError(f"column '{self.label}' cannot be both the label and the client")
-        if both := sorted(set(features) & set(self.ignore)):
-            raise ConfigError(f"column '{both[0]}' is both a feature and ignored: choose one")
-        if self.unfavourable == self.favourable:
-            raise ConfigError(f"favourable and unfavourable are both '{self.favourable}'")
+        name = _repeated(tuple(s.name for s in self.sensitive))
+        column = _repeated(self.features)
+        both = sorted(set(self.features) & set(self.ignore))
+        protected = {s.column for s in self.sensitive}
+        problems = {
+            f"two sensitive attributes are called '{name}': set name= on one": name is not None,
+            f"column '{column}' is listed twice in numeric and categorical": column is not None,
+            f"the label column '{self.label}' cannot be a feature: unlist it": (
+                self.label in self.features
+            ),
+            f"the client column '{self.client}' cannot be a feature: unlist it": (
+                self.client in self.features
+            ),
+            f"the label column '{self.label}' cannot be sensitive too": self.label in protected,
+            f"column '{self.label}' cannot be both the label and the client": (
+                self.label == self.client
+            ),
+            f"column '{min(both, default='')}' is both a feature and ignored: choose one": both,
+            f"favourable and unfavourable are both '{self.favourable}'": (
+                self.unfavourable == self.favourable
+            ),
+        }
+        for problem, present in problems.items():
+            if present:
+                raise ConfigError(problem)
         return self
 
     def policy(self, column: str) -> Policy:

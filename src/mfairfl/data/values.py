@@ -36,9 +36,7 @@ def canonical_text(value: object) -> str:
     """
     if value is None:
         return MISSING
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-        return str(int(value))
-    if isinstance(value, (float, np.floating)):
+    if isinstance(value, float | np.floating):
         number = float(value)
         if math.isnan(number):
             return MISSING

@@ -237,14 +237,8 @@ def decode(path: Path, data: bytes, encoding: str | None) -> Decoded:
     except LookupError as error:
         raise DataError(f"{path}: unknown encoding '{codec}': try 'utf-8' or 'cp1252'") from error
     except UnicodeDecodeError as error:
-        if _CONTROL.search(data):
-            raise DataError(
-                f"{path} is not text (binary data): save the table as CSV or Parquet, or give "
-                "encoding= if it is text"
-            ) from error
-        guess = _guess(data)
         byte = f"byte 0x{data[error.start]:02x} at offset {error.start}"
-        problem = f"{path}: {byte} is not {codec}"
+        problem, guess = f"{path}: {byte} is not {codec}", _guess(path, data)
         if stated or marked or guess is None:
             hint = f"try encoding='{guess}'" if guess else "give the right encoding="
             raise DataError(f"{problem}: {hint}") from error
@@ -263,7 +257,13 @@ def decode(path: Path, data: bytes, encoding: str | None) -> Decoded:
     return Decoded(text.removeprefix("\ufeff"), data, codec, encoding, notes)
 
 
-def _guess(data: bytes) -> str | None:
+def _guess(path: Path, data: bytes) -> str | None:
+    """Return the encoding that is most likely, if any is; what is no text at all is refused."""
+    if _CONTROL.search(data):
+        raise DataError(
+            f"{path} is not text (binary data): save the table as CSV or Parquet, or give "
+            "encoding= if it is text"
+        )
     matches = charset_normalizer.from_bytes(data, cp_isolation=_LEGACY)
     best = matches.best()
     if best is None:
