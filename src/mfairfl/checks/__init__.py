@@ -174,19 +174,20 @@ def without_code(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, l
     for (section, key), registry in _CODE_KEYS.items():
         value = plain[section].get(key) if isinstance(plain.get(section), dict) else None
         names = value if isinstance(value, list | tuple) else [value]
-        outside = [n for n in names if isinstance(n, str) and is_import_string(n)]
-        outside = [name for name in outside if name not in registry.added()]
+        outside = [name for name in names if _is_outside(name, registry)]
         if not outside:
             continue
-        code[f"{section}.{key}"] = outside
-        others = [name for name in names if name not in outside]
+        code[f"{section}.{key}"] = [str(name) for name in outside]
+        plain[section][key] = [name for name in names if name not in outside]
         if section == "strategy":
             del plain[section]  # with the hyper-parameters of an unknown method
-        elif others:
-            plain[section][key] = others
-        else:
+        elif not plain[section][key]:
             del plain[section][key]
     return plain, code
+
+
+def _is_outside(name: object, registry: Registry[Any]) -> bool:
+    return isinstance(name, str) and is_import_string(name) and name not in registry.added()
 
 
 def code_findings(code: Mapping[str, Iterable[str]], importer: str) -> Iterator[Finding]:

@@ -109,11 +109,11 @@ def _usual_codes(values: Floats, counts: Counts) -> Mask:
         odd |= below
     for length in (1, 2, 3):
         codes, others = values[-length:], values[:-length]
-        if len(others) < 2 or not _HIGH.issuperset(codes.tolist()):
-            break
         amounts = others[others >= 0]  # codes below zero leave a gap too
+        if len(amounts) < 2 or not _HIGH.issuperset(codes.tolist()):
+            break
         far = codes[0] - others[-1] >= 3 * np.diff(amounts).max(initial=0)
-        if counts[-length:].sum() >= 2 and far and len(amounts) > 1:
+        if counts[-length:].sum() >= 2 and far:
             odd[-length:] = True
     return odd
 
@@ -209,19 +209,21 @@ def find_category_codes(X: pd.DataFrame) -> dict[str, Floats]:
     for name in X.select_dtypes("number").columns:
         numbers = X[name].dropna().to_numpy(dtype=np.float64)
         values, counts = np.unique(numbers, return_counts=True)
-        whole = bool((values == np.round(values)).all())
-        if not whole or not 3 <= len(values) <= min(_MOST, len(numbers) / 2) or values[0] < 0:
-            continue
-        words = words_of(str(name))
-        called = not _CODE_WORDS.isdisjoint({*words, str(name).casefold()})
-        digits = len(f"{values[0]:.0f}")
-        alike = _DIGITS <= digits == len(f"{values[-1]:.0f}")
-        few = len(values) <= _SHARE * len(numbers)
-        if (called and _COUNT_WORDS.isdisjoint(words)) or (
-            few and alike and _holes(values, counts)
-        ):
+        if _are_codes(str(name), values, counts):
             codes[str(name)] = values
     return codes
+
+
+def _are_codes(name: str, values: Floats, counts: Counts) -> bool:
+    rows, whole = counts.sum(), (values == np.round(values)).all()
+    if not whole or not 3 <= len(values) <= min(_MOST, rows / 2) or values[0] < 0:
+        return False
+    words = set(words_of(name))
+    if _CODE_WORDS & (words | {name.casefold()}) and not _COUNT_WORDS & words:
+        return True
+    few = bool(len(values) <= _SHARE * rows)
+    alike = _DIGITS <= len(f"{values[0]:.0f}") == len(f"{values[-1]:.0f}")
+    return few and alike and _holes(values, counts)
 
 
 def _holes(values: Floats, counts: Counts) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -108,12 +108,15 @@ def _facts(column: Column, task: Task) -> ColumnFacts:
 
 
 def _role(name: str, task: Task) -> Role:
-    if name in (task.label, task.client):
-        return "label" if name == task.label else "client"
-    if name in {sensitive.column for sensitive in task.sensitive}:
-        return "sensitive"
-    ignored = name in task.ignore or (task.has_roles and name not in task.features)
-    return "ignored" if ignored else "feature"
+    named: dict[Role, Collection[str | None]] = {
+        "label": (task.label,),
+        "client": (task.client,),
+        "sensitive": [sensitive.column for sensitive in task.sensitive],
+        "ignored": task.ignore,
+        "feature": task.features,
+    }
+    unnamed: Role = "ignored" if task.has_roles else "feature"
+    return next((role for role, names in named.items() if name in names), unnamed)
 
 
 def _kind(column: Column, task: Task, distinct: int) -> Kind:
@@ -177,13 +180,11 @@ def feature_findings(
         findings.append(Finding("note" if kind == "client" else "warn", "silos", line))
     # A text is a category of its own either way; a number is taken at its value.
     sensitive = {sensitive.column for sensitive in table.task.sensitive}
-    by_level: dict[Level, list[MissingCodes]] = {"warn": [], "note": []}
-    for column in missing_codes_by_client(table, clients):
-        serious = column.others or column.column in sensitive
-        by_level["warn" if serious else "note"].append(column)
-    for level, columns in by_level.items():
-        lines = codes.missing_code_lines(columns)
-        findings += [Finding(level, "missing codes", line) for line in lines]
+    coded = missing_codes_by_client(table, clients)
+    serious = [c for c in coded if c.others or c.column in sensitive]
+    harmless = [c for c in coded if c not in serious]
+    findings += [Finding("warn", "missing codes", m) for m in codes.missing_code_lines(serious)]
+    findings += [Finding("note", "missing codes", m) for m in codes.missing_code_lines(harmless)]
     return findings + codes.category_code_findings(table.X)
 
 
@@ -233,20 +234,20 @@ def missing_codes_by_client(table: Table, clients: ClientRowNumbers) -> list[Mis
     columns = {column.column: column for column in codes.find_missing_codes(table.X)}
     # Texts that may mean missing were found in all rows, whichever client uses them.
     numbers = table.X.select_dtypes("number").drop(columns=list(columns), errors="ignore")
-    for rows in clients.values():
-        if len(rows) < differences.FEW_ROWS or len(clients) < 2:
-            continue
+    enough = [rows for rows in clients.values() if len(rows) >= differences.FEW_ROWS]
+    for rows in enough if len(clients) > 1 else ():
         for column in codes.find_missing_codes(numbers.iloc[rows]):
             elsewhere = np.delete(_has_code(column, table), rows).any()
             if column.rows > 1 and not elsewhere:
                 columns.setdefault(column.column, column)
-    named = []
-    for column in columns.values():
-        coded = _has_code(column, table)
-        users = tuple(client for client, rows in clients.items() if coded[rows].any())
-        few = 2 * len(users) <= len(clients)  # else the code is not theirs alone
-        named.append(column._replace(clients=users if few else ()))
-    return named
+    return [_with_clients(column, table, clients) for column in columns.values()]
+
+
+def _with_clients(column: MissingCodes, table: Table, clients: ClientRowNumbers) -> MissingCodes:
+    """Name the clients that use codes, unless most do."""
+    coded = _has_code(column, table)
+    users = tuple(client for client, rows in clients.items() if coded[rows].any())
+    return column._replace(clients=users) if 2 * len(users) <= len(clients) else column
 
 
 def _has_code(column: MissingCodes, table: Table) -> npt.NDArray[np.bool_]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import httpx
 from cryptography import x509
@@ -38,6 +39,7 @@ TRUST = Finding(
 """What a silo's operator must know first."""
 
 _SOON = timedelta(days=30)
+T = TypeVar("T")
 
 
 def check_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
@@ -70,18 +72,16 @@ def check_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
 def _policy(policy: Policy) -> Iterator[Finding]:
     """Yield the limits, and what is withheld, key by key, with the meaning of each."""
     limits, disclosure = policy.limits, policy.disclosure
-    groups: dict[str, list[str]] = {f"of {POLICY}": [], "by default": []}
-    chosen, default = groups
+    source = {True: f"of {POLICY}", False: "by default"}
+    listed: dict[str, list[str]] = {where: [] for where in source.values()}
     for key, value in limits:
-        where = chosen if key in limits.model_fields_set else default
-        groups[where].append(f"{key} {value:,}")
-    listed = [f"{where}: {', '.join(keys)}" for where, keys in groups.items() if keys]
-    yield Finding("ok", "limits", "; ".join(listed))
+        listed[source[key in limits.model_fields_set]].append(f"{key} {value:,}")
+    values = [f"{where}: {', '.join(keys)}" for where, keys in listed.items() if keys]
+    yield Finding("ok", "limits", "; ".join(values))
     for key, field in type(disclosure).model_fields.items():
-        where = chosen if key in disclosure.model_fields_set else default
-        meaning = (field.description or "").rstrip(".")
+        where, meaning = source[key in disclosure.model_fields_set], str(field.description)
         value = toml_text(getattr(disclosure, key))
-        yield Finding("ok", "disclosure", f"{key} = {value} ({where}): {meaning}")
+        yield Finding("ok", "disclosure", f"{key} = {value} ({where}): {meaning.rstrip('.')}")
 
 
 def _fit(
@@ -103,18 +103,22 @@ def _fit(
         raise DataError(f"the file does not fit the task: {'; '.join(reasons)}")
     yield Finding("ok", "schema", f"fits the task: label '{task.label}'")
     for sensitive in recorded:
-        if sensitive.bins or sensitive.column not in columns:
-            continue
-        levels = columns[sensitive.column].levels
-        message = f"{sensitive.name}: {', '.join(f'{g} ({n:,})' for g, n in levels.items())}"
-        if small := [level for level, n in levels.items() if n < SMALL_GROUP]:
-            message += f"; fewer than {SMALL_GROUP} rows of {', '.join(small)}: too few to judge"
-        yield Finding("warn" if small else "ok", "groups", message)
+        if not sensitive.bins and sensitive.column in columns:
+            yield _group_sizes(sensitive.name, columns[sensitive.column].levels)
     agreed = agreement.task if min_rows == 1 else agreement.task.unnamed_as_unrecorded()
     yield from column_facts(content.frame, agreed, silo.csv.name, silo)
     table = table_from_content(content, agreed, name=silo.csv.name, reading=silo)
     yield from (Finding("warn", "data", warning) for warning in table.warnings)
     yield from feature_findings(table, {}, traps_of(table))
+
+
+def _group_sizes(name: str, levels: Mapping[str, int]) -> Finding:
+    message = f"{name}: {', '.join(f'{level} ({n:,})' for level, n in levels.items())}"
+    small = [level for level, n in levels.items() if n < SMALL_GROUP]
+    if not small:
+        return Finding("ok", "groups", message)
+    few = f"fewer than {SMALL_GROUP} rows of {', '.join(small)}: too few to judge"
+    return Finding("warn", "groups", f"{message}; {few}")
 
 
 def _audit(silo: SiloSettings, content: FileContent, min_rows: int) -> Iterator[Finding]:
@@ -146,26 +150,29 @@ def _connection(silo: SiloSettings) -> Iterator[Finding]:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ConfigError(f"{silo.state}: cannot be written; choose another 'state'")
     yield _privacy("state", silo.state)
-    if silo.key is None:
-        raise ConfigError("no 'key': create one with `mfairfl deploy key key`")
-    require_private_key(silo.key)
-    yield _privacy("key", silo.key)
-    if silo.ca is None:
-        raise ConfigError("no 'ca': ask the coordinator for its ca.crt")
-    yield _certificate(silo.ca)
-    if silo.server is None:
-        raise ConfigError("no 'server': the coordinator's address, host:port")
-    tls = ssl.create_default_context(cafile=str(silo.ca))
-    page = f"https://{silo.server}/health"
+    key = _stated(silo.key, "'key': create one with `mfairfl deploy key key`")
+    require_private_key(key)
+    yield _privacy("key", key)
+    ca = _stated(silo.ca, "'ca': ask the coordinator for its ca.crt")
+    yield _certificate(ca)
+    server = _stated(silo.server, "'server': the coordinator's address, host:port")
+    tls = ssl.create_default_context(cafile=str(ca))
     try:
-        reply = httpx.get(page, verify=tls, timeout=10, trust_env=False)
+        reply = httpx.get(f"https://{server}/health", verify=tls, timeout=10, trust_env=False)
     except httpx.HTTPError as error:
         reason = " ".join(str(error).split())
-        raise ConfigError(f"{silo.server}: the coordinator cannot be reached ({reason})") from None
+        raise ConfigError(f"{server}: the coordinator cannot be reached ({reason})") from None
     if not reply.is_success:
-        raise ConfigError(f"{silo.server}: replies with code {reply.status_code}; is it mfairfl?")
-    message = f"{silo.server} replies, with a certificate signed by ca.crt"
+        raise ConfigError(f"{server}: replies with code {reply.status_code}; is it mfairfl?")
+    message = f"{server} replies, with a certificate signed by ca.crt"
     yield Finding("ok", "server", message)
+
+
+def _stated(value: T | None, key: str) -> T:
+    """Return a setting; without it, name its key and the remedy."""
+    if value is None:
+        raise ConfigError(f"no {key}")
+    return value
 
 
 def _privacy(check: str, path: Path) -> Finding:
@@ -214,10 +221,11 @@ def check_federation(file: Path) -> Iterator[Finding]:
     server = settings.server
     yield _certificate(server.ca)
     yield _certificate(server.certificates / "server.crt")
-    if not (server.certificates / "server.key").exists():
-        raise ConfigError(f"{server.certificates / 'server.key'}: no such key")
-    for name in ("server.key", "ca.key"):  # the authority's may be stored elsewhere
-        if (server.certificates / name).exists():
-            yield _privacy("key", server.certificates / name)
+    key, authority = (server.certificates / name for name in ("server.key", "ca.key"))
+    if not key.exists():
+        raise ConfigError(f"{key}: no such key")
+    yield _privacy("key", key)
+    if authority.exists():  # it may be stored elsewhere
+        yield _privacy("key", authority)
     yield _privacy("state", server.state)
     yield Finding("ok", "ports", f"public {server.port}; loopback only {server.superlink_port}")

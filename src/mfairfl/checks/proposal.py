@@ -21,7 +21,7 @@ from mfairfl.checks import Finding, by_weight, column_checks
 from mfairfl.data import MISSING, Bin, Reading, Sensitive, Table, Task, canonical_text
 from mfairfl.data.columns import Column, columns_of, require_columns
 from mfairfl.data.files import FileContent
-from mfairfl.data.quality import traps_of
+from mfairfl.data.quality import Trap, traps_of
 from mfairfl.data.table import table_from_columns
 from mfairfl.errors import DataError
 from mfairfl.files import toml_key, toml_text
@@ -41,7 +41,9 @@ _USELESS = {
     "constant": "it never changes",
 }
 _WIDTH = 90
-_OMITTED = {"columns", "fold", "options"}  # blocks of their own, and keys that are rarely set
+_OMITTED = frozenset(
+    {"columns", "fold", "options"}
+)  # blocks of their own, and keys that are rarely set
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,46 +88,60 @@ def likely_client(frame: pd.DataFrame) -> str:
 
 def propose(path: Path, content: FileContent, draft: Task) -> Proposal:
     """Complete a task that has its label, groups and client, and check it against the file."""
-    key_columns = [draft.label, *(s.column for s in draft.sensitive)]
-    key_columns += [draft.client] if draft.client else []
+    keys = [draft.label, *(s.column for s in draft.sensitive), *filter(None, [draft.client])]
+    draft, table = _applied(path, content, draft, keys)
+    traps = traps_of(table)
+    useless = {t.column: t for t in traps if t.kind in _USELESS and t.column not in keys}
+    ignored = (*draft.ignore, *useless)
+    task = draft.model_copy(update=_settled(table, useless) | {"ignore": ignored})
+    used = replace(table, X=table.X.drop(columns=list(useless)))
+    clients = column_checks.rows_by_client(used)
+    others = [trap for trap in traps if trap.column not in useless]
+    notes = [
+        *content.notes,
+        *(f"column '{name}' is ignored: it is empty" for name in draft.ignore),
+        *(_useless_note(trap, table.task) for trap in useless.values()),
+        *(_thirds_note(sensitive) for sensitive in draft.sensitive if sensitive.bins),
+        *_without(useless, table.notes),
+    ]
+    findings = [
+        *(Finding("warn", "data", warning) for warning in _without(useless, table.warnings)),
+        *column_checks.feature_findings(used, clients, others),
+    ]
+    return Proposal(
+        path=path,
+        content=content,
+        task=task,
+        notes=tuple(notes),
+        findings=tuple(by_weight(findings)),
+        columns=tuple(column_checks.column_facts(content.frame, task, str(path))),
+    )
+
+
+def _applied(
+    path: Path, content: FileContent, draft: Task, keys: Sequence[str]
+) -> tuple[Task, Table]:
+    """Bin sensitive numbers, ignore empty columns but the task's own, and apply the task."""
     columns = columns_of(content.frame, str(path))
-    require_columns(columns, key_columns, str(path))
-    empty = [c for c in columns if c not in key_columns and columns[c].missing_number.all()]
+    require_columns(columns, keys, str(path))
+    empty = [c for c in columns if c not in keys and columns[c].missing_number.all()]
     groups = tuple(
         Sensitive(column=s.column, bins=_bins_of(columns[s.column])) for s in draft.sensitive
     )
     draft = draft.model_copy(update={"sensitive": groups, "ignore": tuple(empty)})
     named = {name: column.but(table=path.name) for name, column in columns.items()}
-    table = table_from_columns(named, draft, name=path.name, sha256=content.sha256)
-    del columns, named  # a million rows are worth 100 MB of positions
-    traps = traps_of(table)
-    useless = {t.column: t for t in traps if t.kind in _USELESS and t.column not in key_columns}
-    task = draft.model_copy(update=_settled(table, useless) | {"ignore": (*empty, *useless)})
-    used = replace(table, X=table.X.drop(columns=list(useless)))
-    findings = [Finding("warn", "data", w) for w in _without(useless, table.warnings)]
-    findings += column_checks.feature_findings(
-        used,
-        column_checks.rows_by_client(used),
-        [trap for trap in traps if trap.column not in useless],
-    )
-    notes = [*content.notes, *(f"column '{c}' is ignored: it is empty" for c in empty)]
-    for name, trap in useless.items():
-        role = "numeric" if name in (table.task.numeric or ()) else "categorical"
-        why = f"{_USELESS[trap.kind]} ({trap.why})"
-        use = f"to use it, move it from ignore to {role}"
-        notes.append(f"column '{name}' is ignored: {why}; {use}")
-    for group in groups:
-        if group.bins:
-            bins = ", ".join(b.name for b in group.bins)
-            notes.append(f"groups of {group.column}: {bins} (thirds of the rows)")
-    return Proposal(
-        path=path,
-        content=content,
-        task=task,
-        notes=(*notes, *_without(useless, table.notes)),
-        findings=tuple(by_weight(findings)),
-        columns=tuple(column_checks.column_facts(content.frame, task, str(path))),
-    )
+    return draft, table_from_columns(named, draft, name=path.name, sha256=content.sha256)
+
+
+def _useless_note(trap: Trap, task: Task) -> str:
+    role = "numeric" if trap.column in (task.numeric or ()) else "categorical"
+    why = f"{_USELESS[trap.kind]} ({trap.why})"
+    return f"column '{trap.column}' is ignored: {why}; to use it, move it from ignore to {role}"
+
+
+def _thirds_note(sensitive: Sensitive) -> str:
+    bins = ", ".join(b.name for b in sensitive.bins)
+    return f"groups of {sensitive.column}: {bins} (thirds of the rows)"
 
 
 def _without(columns: Collection[str], messages: Sequence[str]) -> list[str]:
@@ -168,15 +184,17 @@ def tercile_bins(numbers: NDArray[np.float64]) -> tuple[Bin, ...]:
     ['<= 30', '40 to 50', '>= 60']
     """
     values = np.sort(numbers)
-    ends: list[int] = []
+    ends = [0]
     for share in (1 / 3, 2 / 3):
         cut = values[math.ceil(round(share * len(values), 9)) - 1]
         end = int(np.searchsorted(values, cut, side="right"))
         # Ties may leave too few rows on a side; a group needs two members.
-        if end - (ends[-1] if ends else 0) >= 2 and len(values) - end >= 2:
+        if min(end - ends[-1], len(values) - end) >= 2:
             ends.append(end)
+    if len(ends) == 1:
+        return ()
     bins: list[Bin] = []
-    for start, end in itertools.pairwise([0, *ends, len(values)] if ends else ()):
+    for start, end in itertools.pairwise([*ends, len(values)]):
         low, high = float(values[start]), float(values[end - 1])
         if start == 0:
             bins.append(Bin(name=f"<= {high:.12g}", max=high))
@@ -222,8 +240,8 @@ def _lines(section: type[BaseModel], values: dict[str, Any]) -> Iterator[str]:
     # How cells are read is a detail: it comes after what the columns mean.
     fields = sorted(section.model_fields.items(), key=lambda item: item[0] in Reading.model_fields)
     for key, field in fields:
-        empty = key in Reading.model_fields and not values.get(key)
-        if key in values and key not in _OMITTED and not empty:
+        stated = values.get(key) or key not in Reading.model_fields
+        if stated and key in values.keys() - _OMITTED:
             yield _line(key, values[key], field.description)
         elif field.examples:
             yield _line(f"# {key}", field.examples[0], field.description)

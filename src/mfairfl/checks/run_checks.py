@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -36,22 +36,8 @@ def check_run(config: Config, unknown: Collection[str] = ()) -> Iterator[Finding
     unknown : collection of str
         Keys for which the configuration has stand-ins: what depends on them is left out.
     """
-    content, task = content_of(config), config.task
-    if content is None or task is None:
-        table = table_of(config)
-        frame, name = column_checks.frame_of(table), table.name
-    else:
-        frame, name = content.frame, str(config.data.csv)
-        selected = task.select(config.data.sensitive)
-        try:
-            table = table_from_content(content, selected, name=Path(name).name)
-        except DataError:
-            yield from column_facts(frame, task, name)  # helps to correct the file
-            raise
-    yield from _columns(table)
-    yield from column_facts(frame, table.task, name)
-    del content, frame  # before all rows are encoded
-    yield from _label(table)
+    table = yield from _columns(config)
+    yield _label(table)
     federation = federation_of(config, table)
     # Refuses what cannot be trained; so it comes before the findings about the features.
     setup = None
@@ -78,29 +64,43 @@ def check_run(config: Config, unknown: Collection[str] = ()) -> Iterator[Finding
         yield _cost(setup)
 
 
-def _columns(table: Table) -> Iterator[Finding]:
+def _columns(config: Config) -> Generator[Finding | ColumnFacts, None, Table]:
+    """Yield findings about the columns, and how they are read; return the rows."""
+    content, task = content_of(config), config.task
+    if content is None or task is None:
+        table = table_of(config)
+        frame, name = column_checks.frame_of(table), table.name
+    else:
+        frame, name = content.frame, str(config.data.csv)
+        selected = task.select(config.data.sensitive)
+        try:
+            table = table_from_content(content, selected, name=Path(name).name)
+        except DataError:
+            yield from column_facts(frame, task, name)  # helps to correct the file
+            raise
     task = table.task
     yield Finding("ok", "data", f"{table.name}: {len(table):,} rows, sha256 {table.sha256[:12]}…")
     roles = {
-        "numeric": task.numeric or (),
-        "categorical": task.categorical or (),
+        "numeric": task.numeric,
+        "categorical": task.categorical,
         "ignored": task.ignore,
         "client": (task.client,) if task.client else (),
     }
     listed = [f"{role} {', '.join(names)}" for role, names in roles.items() if names]
     yield Finding("ok", "columns", "; ".join(listed))
-    if not table.X.isna().any().any() and not (table.X == MISSING).any().any():
+    if not (table.X.isna() | (table.X == MISSING)).any(axis=None):
         yield Finding("ok", "missing values", "none in the features")
+    yield from column_facts(frame, task, name)
+    return table
 
 
-def _label(table: Table) -> Iterator[Finding]:
+def _label(table: Table) -> Finding:
     share, task = float(table.y.mean()), table.task
     message = f"{task.label} = {task.favourable} (favourable) in {share:.1%} of the rows"
     if RARE_LABEL <= share <= 1 - RARE_LABEL:
-        yield Finding("ok", "label", message)
-    else:
-        advice = "one label is rare, compare accuracy with the constant classifier"
-        yield Finding("warn", "label", f"{message}: {advice}")
+        return Finding("ok", "label", message)
+    advice = "one label is rare, compare accuracy with the constant classifier"
+    return Finding("warn", "label", f"{message}: {advice}")
 
 
 def _clients(federation: Federation, table_warnings: Collection[str]) -> Iterator[Finding]:
@@ -149,13 +149,12 @@ def _noise_floor(config: Config, federation: Federation) -> Iterator[Finding]:
         key = f"{name}_violation"
         if not has_noise_floor(key) or key not in fair.overall:
             continue
-        value = fair[key].noise_floor
-        shown = "undefined, a group has no test row of a label"
-        if value is not None:
-            shown = f"{value:.3f} on average"
-        decisions = f"{key} of exactly fair decisions on {len(test):,} test rows"
-        level: Level = "warn" if value is None else "ok"
-        yield Finding(level, "noise floor", f"{decisions}: {shown}")
+        value, what = fair[key].noise_floor, f"{key} of exactly fair decisions on {len(test):,}"
+        if value is None:
+            why = "undefined, a group has no test row of a label"
+            yield Finding("warn", "noise floor", f"{what} test rows: {why}")
+        else:
+            yield Finding("ok", "noise floor", f"{what} test rows: {value:.3f} on average")
 
 
 def _cost(setup: Setup) -> Finding:
