@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from mfairfl.deployment.keys import read_registered, read_revocations
-from mfairfl.deployment.listener import Exchange, Refused
+from mfairfl.deployment.listener import Exchange, Refused, require
 from mfairfl.errors import ConfigError
 
 _EVERY = 1.0  # seconds between two looks at the files
@@ -51,14 +51,7 @@ class KeyRing:
     def authenticate(self, exchange: Exchange) -> str:
         """Return the key that signed a request; refuse one without."""
         if time.monotonic() - self._read_at >= _EVERY:
-            problem = ""
-            try:
-                self._read_files()
-            except (ConfigError, OSError) as error:
-                problem = str(error)
-            if problem and problem != self._problem:
-                _log.warning("%s; the keys read before stay in force", problem)
-            self._problem = problem
+            self._read_again()
         key = _decoded(exchange, b"flwr-public-key")
         signature = _decoded(exchange, b"flwr-signature")
         if key in self._revoked:
@@ -71,9 +64,19 @@ class KeyRing:
             self._keys[key].verify(signature, signed_at, ec.ECDSA(hashes.SHA256()))
         except (ValueError, TypeError, InvalidSignature):  # a time without a zone: TypeError
             raise Refused(*_UNSIGNED) from None
-        if not -_AHEAD < age < _OLDEST:
-            raise Refused(*_UNSIGNED)
+        require(-_AHEAD < age < _OLDEST, *_UNSIGNED)
         return key.decode()
+
+    def _read_again(self) -> None:
+        """Read the files; if that fails, log why, once, and keep the keys."""
+        problem = ""
+        try:
+            self._read_files()
+        except (ConfigError, OSError) as error:
+            problem = str(error)
+        if problem and problem != self._problem:
+            _log.warning("%s; the keys read before stay in force", problem)
+        self._problem = problem
 
     def _read_files(self) -> None:
         self._read_at = time.monotonic()
@@ -151,13 +154,11 @@ class Quotas:
         use = self._uses[key]
         if self.clock() - use.since >= _PERIOD:
             use.sent, use.since = 0, self.clock()
-        if use.requests >= self.requests or use.size + size > self.each:
-            raise Refused(503, b"this key has too much under way")
-        if use.sent + size > self.allowance:
-            why = b"this key has sent its allowance; see allowance in federation.toml"
-            raise Refused(503, why)
-        if self.reserved + size > self.total:
-            raise Refused(503, b"too many bodies at once")
+        room = use.requests < self.requests and use.size + size <= self.each
+        require(room, 503, b"this key has too much under way")
+        spent = b"this key has sent its allowance; see allowance in federation.toml"
+        require(use.sent + size <= self.allowance, 503, spent)
+        require(self.reserved + size <= self.total, 503, b"too many bodies at once")
         use.requests += 1
         use.size += size
         use.sent += size

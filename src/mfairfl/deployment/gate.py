@@ -29,7 +29,7 @@ import h11
 import httpx
 
 from mfairfl.deployment.admission import KeyRing, Quotas
-from mfairfl.deployment.listener import ConnectionLimits, Exchange, Listener, Refused
+from mfairfl.deployment.listener import ConnectionLimits, Exchange, Listener, Refused, require
 from mfairfl.deployment.settings import FederationSettings, load_federation
 from mfairfl.errors import MfairflError
 from mfairfl.files import make_private_folder
@@ -69,10 +69,10 @@ class Gate:
         """Answer a request, or refuse it from its head."""
         if (exchange.method, exchange.path, exchange.size) == ("GET", "/health", 0):
             key = _ANYONE
-        elif exchange.method == "POST" and exchange.path in OPEN_PATHS:
-            key = self.keys.authenticate(exchange)
         else:
-            raise Refused(404, b"not here")
+            open_path = exchange.method == "POST" and exchange.path in OPEN_PATHS
+            require(open_path, 404, b"not here")
+            key = self.keys.authenticate(exchange)
         with self.quotas.reserve(key, exchange.size):
             body = await exchange.connection.body()
             if exchange.path == _PULL:
@@ -112,11 +112,8 @@ class Gate:
             async with self.superlink.stream(
                 exchange.method, exchange.path, content=body, headers=headers
             ) as reply:
-                if (
-                    unless_empty
-                    and reply.is_success
-                    and reply.headers.get("content-length") == "0"
-                ):
+                empty = reply.is_success and reply.headers.get("content-length") == "0"
+                if unless_empty and empty:
                     return False
                 raw = [(key.lower(), value) for key, value in reply.headers.raw]
                 skipped = _HOP_BY_HOP - {b"content-length"}

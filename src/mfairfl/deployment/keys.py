@@ -21,8 +21,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from filelock import FileLock
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from mfairfl.data.values import StrictModel
 from mfairfl.errors import ConfigError, first_problem
 from mfairfl.files import write_atomically
 
@@ -173,7 +174,7 @@ def read_registered(path: Path) -> list[str]:
     return [str(key) for key in keys]
 
 
-class Revocation(BaseModel):
+class Revocation(StrictModel):
     """A key that was revoked.
 
     Parameters
@@ -185,8 +186,6 @@ class Revocation(BaseModel):
     since : datetime
         When it was revoked.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     silo: str
     key: str

@@ -61,6 +61,12 @@ class Refused(Exception):  # noqa: N818 - an answer, not an error
         self.status, self.why = status, why
 
 
+def require(holds: bool, status: int, otherwise: bytes) -> None:
+    """Refuse a request of which something does not hold."""
+    if not holds:
+        raise Refused(status, otherwise)
+
+
 class Exchange:
     """A request whose head is here; `connection` has its body, and takes the answer."""
 
@@ -71,21 +77,18 @@ class Exchange:
         self.headers = list(request.headers)
         # h11 refuses a large head that arrives in pieces, but not one that arrived at once.
         head_bytes = sum(len(name) + len(value) for name, value in self.headers)
-        if head_bytes + len(request.target) > limits.head_bytes:
-            raise Refused(431, b"the head is too large")
-        if self.only(b"upgrade") is not None:
-            raise Refused(400, b"no upgrades")
-        if self.only(b"transfer-encoding") is not None:
-            raise Refused(411, b"state the content-length")
+        require(
+            head_bytes + len(request.target) <= limits.head_bytes, 431, b"the head is too large"
+        )
+        require(self.only(b"upgrade") is None, 400, b"no upgrades")
+        require(self.only(b"transfer-encoding") is None, 411, b"state the content-length")
         self.size = int(self.only(b"content-length") or 0)  # h11 has checked that it is a number
-        if self.size > limits.body_bytes:
-            raise Refused(413, b"too large")
+        require(self.size <= limits.body_bytes, 413, b"too large")
 
     def only(self, name: bytes) -> bytes | None:
         """Return the value of a header that must not come twice; None without it."""
         values = [value for key, value in self.headers if key == name]
-        if len(values) > 1:
-            raise Refused(400, b"a header is repeated")
+        require(len(values) <= 1, 400, b"a header is repeated")
         return values[0] if values else None
 
 

@@ -182,9 +182,8 @@ def sole_use(folder: Path) -> Iterator[None]:
             time.sleep(0.1)
         if users or not lock.is_locked:
             named = ", ".join(f"{user.pid} {_program(user)}" for user in users)
-            fix = "wait for them, or end them"
-            if users:
-                fix += f": kill {' '.join(str(user.pid) for user in users)}"
+            numbers = " ".join(str(user.pid) for user in users)
+            fix = "wait for them, or end them" + (f": kill {numbers}" if users else "")
             raise FederationError(
                 f"{folder}: processes of another deployment use it "
                 f"({named or 'of another user'}); {fix}"
@@ -223,10 +222,9 @@ def _program(process: psutil.Process) -> str:
     except psutil.NoSuchProcess:
         return "just ended"
     for at, word in enumerate(words):
-        if (name := Path(word).name).startswith(("flower-", "flwr")):
+        name = Path(word).name
+        if name.startswith(("flower-", "flwr", "mfairfl.deployment.")):
             return name
-        if word.startswith("mfairfl.deployment."):
-            return word
         if word == "deploy":
             return " ".join(["mfairfl", *words[at : at + 2]])
     return words[0] if words else "unknown"

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
+from mfairfl.data.values import StrictModel
 from mfairfl.deployment.keys import read_public_key, read_revocations
 from mfairfl.errors import ConfigError
 from mfairfl.files import RelativePath, load_settings, load_toml
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from mfairfl.runs.silo_runs import FederatedRequest
 
 _STRICT = ConfigDict(
-    frozen=True,
-    extra="forbid",
-    allow_inf_nan=False,
     validate_default=True,  # default paths are relative to the file as well
     revalidate_instances="always",
 )
@@ -29,7 +27,7 @@ _AS_WRITTEN = "as each silo says"
 _READ = ("label", "favourable", "prediction", "selected", "score", "threshold")
 
 
-class ServerSettings(BaseModel):
+class ServerSettings(StrictModel):
     """Where the coordinator listens, and where it keeps its files.
 
     Parameters
@@ -126,7 +124,7 @@ class AuditRequest(AuditOptions):
         return AuditMeaning(**stated, threshold=self.threshold, client="silos")
 
 
-class FederationSettings(BaseModel):
+class FederationSettings(StrictModel):
     """What a coordinator decides.
 
     Parameters

@@ -74,16 +74,13 @@ class _Lookout:
     seconds. A silo that has come for its next message has sent its whole reply.
     """
 
-    def __init__(self, signals: MessageSignals | None, keys: Mapping[int, bytes]) -> None:
+    def __init__(self, signals: MessageSignals, keys: Mapping[int, bytes]) -> None:
         self._signals, self._keys = signals, dict(keys)
         self._seen = {node: self._visit(node) for node in self._keys}
         self._sure = time.monotonic()  # the server may refuse a message at once
-        self.pause = _POLL if signals is None else _GLANCE
 
     def choose(self, messages: list[Message]) -> list[Message]:
         """Return those that may have been answered since the last look."""
-        if self._signals is None:
-            return messages
         if time.monotonic() >= self._sure:
             self._sure = time.monotonic() + _SURE
             return messages
@@ -94,9 +91,7 @@ class _Lookout:
         return [message for message in messages if message.metadata.dst_node_id in new]
 
     def _visit(self, node: int) -> bytes:
-        if self._signals is None or node not in self._keys:
-            return b""
-        return self._signals.visit(self._keys[node])
+        return self._signals.visit(self._keys[node]) if node in self._keys else b""
 
 
 @dataclass(slots=True, eq=False)
@@ -217,23 +212,25 @@ class GridTransport:
         """Return the replies that arrive before the deadline."""
         if not messages:
             return []
-        end = time.monotonic() + self.deadline
-        lookout = _Lookout(self.signals, self._keys)
+        end, signals = time.monotonic() + self.deadline, self.signals
+        lookout = None if signals is None else _Lookout(signals, self._keys)
         # A list: the deployed Grid iterates over the messages twice. It names those it accepted.
         left = set(filter(None, self.grid.push_messages(messages)))
-        if self.signals is not None:
-            self.signals.announce_messages()
+        if signals is not None:
+            signals.announce_messages()
         sent = {message.metadata.message_id: message for message in messages}
         replies: list[Message] = []
-        while left:  # the Grid's own waiting looks every three seconds only
+        over = False
+        while left and not over:  # the Grid's own waiting looks every three seconds only
             over = time.monotonic() >= end
             waited_for = [sent[name] for name in sorted(left)]
-            arrived = self._pull(waited_for if over else lookout.choose(waited_for))
+            if lookout is not None and not over:
+                waited_for = lookout.choose(waited_for)
+            arrived = self._pull(waited_for)
             replies += arrived
             left -= {reply.metadata.reply_to_message_id for reply in arrived}
-            if over:
-                break
-            time.sleep(lookout.pause if left else 0)
+            if left and not over:
+                time.sleep(_POLL if lookout is None else _GLANCE)
         return replies
 
     def _pull(self, messages: list[Message]) -> list[Message]:

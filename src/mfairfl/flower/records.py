@@ -19,7 +19,7 @@ from mfairfl.data import SPLITS, Split
 from mfairfl.errors import ConfigError, MessageError, first_problem
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.training.plan import GLOBAL, Job, Plan
-from mfairfl.wire.packing import Packet
+from mfairfl.wire.packing import Packet, require
 from mfairfl.wire.run_messages import check_statistics
 
 PLAN = "plan"
@@ -58,14 +58,14 @@ def from_records(content: RecordDict) -> tuple[str, Packet]:
 
 def _numbers(name: str, array: Array) -> np.ndarray:
     """Return an array's numbers, where they lie; what is not a plain array is refused."""
-    if array.dtype not in _DTYPES or array.stype != "numpy.ndarray":
-        raise MessageError(f"array '{name}' is {array.dtype} ({array.stype}), not plain numbers")
+    plain = array.dtype in _DTYPES and array.stype == "numpy.ndarray"
+    require(plain, f"array '{name}' is {array.dtype} ({array.stype}), not plain numbers")
     try:
         numbers = read_npy(array.data)
     except MessageError as error:
         raise MessageError(f"array '{name}' cannot be read: {error}") from None
-    if (str(numbers.dtype), numbers.shape) != (array.dtype, tuple(array.shape)):
-        raise MessageError(f"array '{name}' is not what it says it is")
+    declared = (str(numbers.dtype), numbers.shape) == (array.dtype, tuple(array.shape))
+    require(declared, f"array '{name}' is not what it says it is")
     return numbers
 
 
@@ -103,19 +103,19 @@ def read_npy(data: bytes) -> np.ndarray:
     mfairfl.errors.MessageError: it does not begin as an array of numpy does
     """
     first = len(_MAGIC) + 2
-    if len(data) < first or not data.startswith(_MAGIC):
-        raise MessageError("it does not begin as an array of numpy does")
+    begins = len(data) >= first and data.startswith(_MAGIC)
+    require(begins, "it does not begin as an array of numpy does")
     start = first + int.from_bytes(data[len(_MAGIC) : first], "little")
-    if start > LONGEST_HEADER or start % _ALIGNED:
-        raise MessageError(f"its header has {start} bytes")
+    aligned = start <= LONGEST_HEADER and start % _ALIGNED == 0
+    require(aligned, f"its header has {start} bytes")
     header = _HEADER.fullmatch(data[first:start])
     if header is None:
         raise MessageError("its header is not that of plain numbers")
     dtype = np.dtype(header[1].decode())
     shape = tuple(int(size) for size in header[3].replace(b",", b" ").split())
-    if len(data) - start != math.prod(shape) * dtype.itemsize:
-        raise MessageError(f"it has {len(data) - start} bytes for {dtype} {shape}")
-    numbers = np.frombuffer(data, dtype, offset=start) if math.prod(shape) else np.empty(0, dtype)
+    count, size = math.prod(shape), len(data) - start
+    require(size == count * dtype.itemsize, f"it has {size} bytes for {dtype} {shape}")
+    numbers = np.frombuffer(data, dtype, offset=start) if count else np.empty(0, dtype)
     try:
         return numbers.reshape(shape, order="F" if header[2] == b"True" else "C")
     except ValueError:  # nothing, but in more dimensions than fit into memory
@@ -159,21 +159,17 @@ class ModelLayout:
 
     def flat(self, arrays: ArrayRecord) -> np.ndarray:
         """Return the weights as one float32 vector; arrays of another layout are refused."""
-        if set(arrays) != set(self.shapes):
-            odd = sorted(set(arrays) ^ set(self.shapes))[0]
-            where = "not in the model" if odd in arrays else "missing"
-            raise MessageError(f"array '{odd}' is {where}; return the arrays that were sent")
+        if odd := sorted(set(arrays) ^ set(self.shapes)):
+            where = "not in the model" if odd[0] in arrays else "missing"
+            raise MessageError(f"array '{odd[0]}' is {where}; return the arrays that were sent")
         parts = []
         for name, shape in self.shapes.items():
-            array = arrays[name]
-            if array.dtype != "float32" or tuple(array.shape) != shape:
-                raise MessageError(
-                    f"array '{name}' is {array.dtype} {tuple(array.shape)}; float32 {shape} "
-                    "was sent"
-                )
-            numbers = _numbers(name, array)
-            if not np.isfinite(numbers).all():
-                raise MessageError(f"array '{name}' holds a number that is not finite")
+            dtype, returned = arrays[name].dtype, tuple(arrays[name].shape)
+            same, sent = (dtype, returned) == ("float32", shape), f"float32 {shape} was sent"
+            require(same, f"array '{name}' is {dtype} {returned}; {sent}")
+            numbers = _numbers(name, arrays[name])
+            finite = np.isfinite(numbers).all()
+            require(finite, f"array '{name}' holds a number that is not finite")
             parts.append(numbers.reshape(-1))
         return np.concatenate(parts)
 
@@ -201,14 +197,11 @@ def read_measurement(content: RecordDict, cells: int) -> tuple[str, dict[Split, 
         raise MessageError(
             f'its reply does not name the client; add "{_CLIENT}": ConfigRecord({{"name": …}})'
         )
-    if not name.isprintable():
-        raise MessageError("its name holds a character that cannot be printed")
+    require(name.isprintable(), "its name holds a character that cannot be printed")
     records = content.metric_records
     sums = {s: _read_sums(s, records[s], cells) for s in SPLITS if s in records}
-    if "train" not in sums:
-        raise MessageError("its reply has no record 'train'; add a measurement_record")
-    if not sums["train"].counts.any():
-        raise MessageError("it has no training rows")
+    require("train" in sums, "its reply has no record 'train'; add a measurement_record")
+    require(sums["train"].counts.any(), "it has no training rows")
     return name, sums
 
 
@@ -220,8 +213,8 @@ def _read_sums(split: str, record: MetricRecord, cells: int) -> Statistics:
                 f"record '{split}': '{name}' is not a list of {2 * cells} numbers, two for each "
                 f"of {cells} cells; use measurement_record with the server's sensitive attributes"
             )
-        if not all(type(number) in (int, float) for number in numbers):
-            raise MessageError(f"record '{split}': '{name}' holds something other than numbers")
+        plain = {type(number) for number in numbers} <= {int, float}
+        require(plain, f"record '{split}': '{name}' holds something other than numbers")
     table = np.array(lists, dtype=np.float64).reshape(len(SUMS), cells, 2)
     return check_statistics(table, f"record '{split}'")
 
@@ -232,10 +225,6 @@ def _read_sums(split: str, record: MetricRecord, cells: int) -> Statistics:
 _NUMBERS = ("epochs", "batch_size", "proximal")
 _OPTIMIZER = ("lr", "weight_decay", "momentum")
 _TABLES = ("loss_table", "score_table")
-
-
-def _key(name: str) -> str:
-    return name.replace("_", "-")
 
 
 def plan_record(job: Job) -> ConfigRecord:
@@ -252,20 +241,26 @@ def plan_record(job: Job) -> ConfigRecord:
     (1, 'adamw', [0.5, 1.5, 1.0, 1.0])
     """
     plan, optimizer, controller = job.plan, job.plan.optimizer, job.plan.controller
-    kept = (job.keep, job.keep_control, plan.linear_slot, controller and controller.slot)
-    if job.start != GLOBAL or plan.linear is not None or any(name is not None for name in kept):
-        raise ConfigError("clients must keep something between rounds")
-    if controller is not None:
-        raise ConfigError("multipliers move inside a round")
-    if optimizer.name == "gradient":
-        raise ConfigError("clients send full-batch gradients, not weights")
-    values: dict[str, Any] = {_key(name): getattr(plan, name) for name in _NUMBERS}
-    values |= {"optimizer": optimizer.name}
-    values |= {_key(name): getattr(optimizer, name) for name in _OPTIMIZER}
-    for name in _TABLES:
-        if (table := getattr(plan, name)) is not None:
-            values[_key(name)] = [float(number) for pair in table for number in pair]
-    return ConfigRecord(values)
+    of_client = (job.keep, job.keep_control, plan.linear, plan.linear_slot)
+    slot = controller and controller.slot
+    kept = job.start != GLOBAL or any(name is not None for name in (*of_client, slot))
+    obstacles = {
+        "clients must keep something between rounds": kept,
+        "multipliers move inside a round": controller is not None,
+        "clients send full-batch gradients, not weights": optimizer.name == "gradient",
+    }
+    for obstacle, applies in obstacles.items():
+        if applies:
+            raise ConfigError(obstacle)
+    tables = {name: getattr(plan, name) or () for name in _TABLES}
+    lists = {name: np.array(table, float).reshape(-1).tolist() for name, table in tables.items()}
+    values: dict[str, Any] = {
+        **{name: getattr(plan, name) for name in _NUMBERS},
+        "optimizer": optimizer.name,
+        **{name: getattr(optimizer, name) for name in _OPTIMIZER},
+        **{name: numbers for name, numbers in lists.items() if numbers},
+    }
+    return ConfigRecord({name.replace("_", "-"): value for name, value in values.items()})
 
 
 def read_plan(message: Message) -> Plan:
@@ -287,20 +282,18 @@ def read_plan(message: Message) -> Plan:
         raise MessageError(
             "the message has no plan: only training messages of a FairStrategy have one"
         )
-    try:
-        plain: dict[str, Any] = {name: record[_key(name)] for name in _NUMBERS}
-        optimizer = {name: record[_key(name)] for name in _OPTIMIZER}
-        plain["optimizer"] = {"name": record["optimizer"], **optimizer}
-    except KeyError as error:
-        raise MessageError(
-            f"the plan lacks {error}; install the same mfairfl on server and client"
-        ) from None
-    for name in _TABLES:
-        numbers = record.get(_key(name), [])
-        if not isinstance(numbers, list) or len(numbers) % 2:
-            raise MessageError(f"the plan: {_key(name)} is not a list of pairs, one for each cell")
-        if _key(name) in record:
-            plain[name] = tuple(zip(numbers[::2], numbers[1::2], strict=True))
+    values: dict[str, Any] = {key.replace("-", "_"): value for key, value in record.items()}
+    for name in ("optimizer", *_NUMBERS, *_OPTIMIZER):
+        lacking = f"the plan lacks '{name.replace('_', '-')}'"
+        require(name in values, f"{lacking}; install the same mfairfl on server and client")
+    optimizer = {name: values[name] for name in _OPTIMIZER}
+    plain = {name: values[name] for name in _NUMBERS}
+    plain["optimizer"] = {"name": values["optimizer"], **optimizer}
+    for name in values.keys() & set(_TABLES):
+        numbers, key = values[name], name.replace("_", "-")
+        pairs = isinstance(numbers, list) and len(numbers) % 2 == 0
+        require(pairs, f"the plan: {key} is not a list of pairs, one for each cell")
+        plain[name] = tuple(zip(numbers[::2], numbers[1::2], strict=True))
     try:
         return TypeAdapter(Plan).validate_python(plain)
     except ValidationError as error:

@@ -16,13 +16,14 @@ from mfairfl.data.sums import stand_in, value_groups
 from mfairfl.engine.clients import served_logits
 from mfairfl.engine.output import draw_decisions
 from mfairfl.engine.state import Measure
-from mfairfl.errors import DataError, MessageError
+from mfairfl.errors import DataError
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.cells import Cells
 from mfairfl.silo import refusals
 from mfairfl.silo.policy import Policy, refuse_beyond
 from mfairfl.silo.rows import FileMemory, Session
 from mfairfl.wire import audit_messages as messages
+from mfairfl.wire.packing import require
 from mfairfl.wire.run_messages import Shape
 
 
@@ -43,11 +44,8 @@ def frequent_groups(
             for value in values[enough]
             if value != MISSING and value.isprintable() and len(value) <= messages.LONGEST_GROUP
         ]
-        if len(names) > MOST_GROUPS:
-            raise MessageError(
-                f"sensitive column '{column}' has more than {MOST_GROUPS} values; form a few "
-                "groups in the file"
-            )
+        many = f"sensitive column '{column}' has more than {MOST_GROUPS} values"
+        require(len(names) <= MOST_GROUPS, f"{many}; form a few groups in the file")
         groups[column] = tuple(names)
     return messages.GroupsAnswer(groups=groups)
 
@@ -139,8 +137,8 @@ def _of_model(
         consent.require(ask, task.attributes)
     model = sent.terms.build(len(sent.encoder.feature_names))
     refuse_beyond(policy.limits, "weights", model.size, "weights of a model")
-    if sent.members.shape[1] != model.size:
-        raise MessageError(f"a model of {sent.members.shape[1]} weights; it has {model.size}")
+    size = sent.members.shape[1]
+    require(size == model.size, f"a model of {size} weights; it has {model.size}")
     refusals.refuse_excess(ask, policy, rows=0)
     refusals.refuse_absurd(ask, Shape(model.size, Cells(task.attributes).size), task.attributes)
     file, name = session.audited, session.audited.name

@@ -24,6 +24,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from mfairfl.data.values import DocumentedModel, StrictModel
 from mfairfl.errors import ConfigError, MessageError
 from mfairfl.files import load_settings, make_private_folder, toml_text, write_atomically
+from mfairfl.wire.packing import require
 
 POLICY = "policy.toml"
 """Name of the file."""
@@ -124,10 +125,8 @@ def refuse_beyond(limits: Limits | Disclosure, key: str, asked: float, what: str
     >>> refuse_beyond(Limits(epochs=20), "epochs", 20, "epochs in a job")
     """
     most, section = getattr(limits, key), type(limits).__name__.lower()
-    if asked > most:
-        raise MessageError(
-            f"{asked:,} {what}: this silo allows {most:,} ({section}.{key} of its {POLICY})"
-        )
+    allowed = f"this silo allows {most:,} ({section}.{key} of its {POLICY})"
+    require(asked <= most, f"{asked:,} {what}: {allowed}")
 
 
 def load_policy(silo_file: Path) -> Policy:
@@ -234,7 +233,7 @@ class Usage:
         requests = count.requests + 1
         refuse_beyond(self._limits, "requests", requests, "requests in a run")
         make_private_folder(path.parent)
-        counted = count.model_copy(update={"requests": requests})
+        counted = _Count(began=count.began, requests=requests)
         write_atomically(path, counted.model_dump_json().encode())
 
     def _count_run(self, run: str) -> None:

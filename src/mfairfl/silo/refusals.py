@@ -23,7 +23,6 @@ from mfairfl.data import MISSING, Attribute, Reading, Task
 from mfairfl.data.predictions import PredictionColumns
 from mfairfl.engine.output import Rule
 from mfairfl.engine.state import Ask, Measure, Score, Train
-from mfairfl.errors import MessageError
 from mfairfl.fairness.audit_counts import ScoreGrid
 from mfairfl.fairness.constraints import Goal
 from mfairfl.silo.policy import Policy, refuse_beyond
@@ -147,8 +146,9 @@ def _check_numbers(name: str, values: Iterable[float]) -> None:
 
 
 def _check_slot(name: str, slot: str | None) -> None:
-    if slot is not None and not _NAME.fullmatch(slot):
-        raise MessageError(f"{name} = {slot[:60]!r} is not a plain name (letters, digits, _ . -)")
+    if slot is not None:
+        plain = f"{name} = {slot[:60]!r} is not a plain name (letters, digits, _ . -)"
+        require(_NAME.fullmatch(slot), plain)
 
 
 # ------------------------------------------------------------------ other than agreed
@@ -163,14 +163,13 @@ _OF_DATA = {  # keys of a job whose values the data decide
 }
 _TABLES = ("plan.loss_table", "plan.score_table")  # of prices: whether there are any is a setting
 _OF_TRAINING = ("plan.epochs", "plan.batch_size", "plan.optimizer.")
+_ASKS = "the coordinator asks for"
 
 
 def _require_agreed(key: str, asked: object, agreed: object, source: str) -> None:
-    if asked != agreed:
-        shown = "none" if agreed is None else repr(agreed)
-        raise MessageError(
-            f"the coordinator asks for {key} = {asked!r}; agreed to: {shown} ({source})"
-        )
+    shown = "none" if agreed is None else repr(agreed)
+    wanted = f"{_ASKS} {key} = {asked!r}"
+    require(asked == agreed, f"{wanted}; agreed to: {shown} ({source})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,24 +204,20 @@ class RunConsent:
     def require_task(self, asked: Task) -> None:
         """Refuse a task other than the one agreed to; it may be more detailed."""
         for key in _TASK_KEYS:
-            _require_agreed(
-                f"task.{key}", getattr(asked, key), getattr(self.task, key), self.source
-            )
+            self._require_agreed(f"task.{key}", getattr(asked, key), getattr(self.task, key))
         theirs, agreed = (
             # Rows without a value may get a group of their own when all files are known.
             [(s.column, [b for b in s.bins if b.name != MISSING]) for s in task.sensitive]
             for task in (asked, self.task)
         )
         named, columns = ([column for column, _ in bins] for bins in (theirs, agreed))
-        _require_agreed("task.sensitive", named, columns, self.source)
-        _require_agreed("bins of task.sensitive", theirs, agreed, self.source)
+        self._require_agreed("task.sensitive", named, columns)
+        self._require_agreed("bins of task.sensitive", theirs, agreed)
 
     def require_model(self, asked: ModelTerms) -> None:
         """Refuse another model."""
         for key in ("kind", "hidden"):
-            _require_agreed(
-                f"model.{key}", getattr(asked, key), getattr(self.model, key), self.source
-            )
+            self._require_agreed(f"model.{key}", getattr(asked, key), getattr(self.model, key))
 
     def require(self, ask: Ask, attributes: Sequence[Attribute]) -> None:
         """Refuse training that the agreed method does not ask for, and decisions by other rules.
@@ -233,25 +228,22 @@ class RunConsent:
             Of the enrolled task.
         """
         if isinstance(ask, Measure) and ask.thresholds is not None:
-            _require_agreed("output.rule", "threshold", self.rule, self.source)
+            self._require_agreed("output.rule", "threshold", self.rule)
         if not isinstance(ask, Train):
             return
-        if ask.round >= self.rounds:
-            raise MessageError(
-                f"the coordinator asks for round {ask.round + 1}; agreed to: {self.rounds} rounds "
-                f"({self.source})"
-            )
+        asked, limit = f"round {ask.round + 1}", f"{self.rounds} rounds"
+        require(ask.round < self.rounds, f"{_ASKS} {asked}; agreed to: {limit} ({self.source})")
         agreed = [self._settings(job) for job in self._jobs(ask.round, tuple(attributes))]
-        if len(ask.jobs) > len(agreed):
-            raise MessageError(
-                f"the coordinator asks for {len(ask.jobs)} jobs in a round; agreed to: "
-                f"{len(agreed)} ({self.source})"
-            )
+        asked, limit = f"{len(ask.jobs)} jobs in a round", f"{len(agreed)} ({self.source})"
+        require(len(ask.jobs) <= len(agreed), f"{_ASKS} {asked}; agreed to: {limit}")
         for job in ask.jobs:
-            asked = self._settings(job)
-            nearest = min(agreed, key=lambda settings: len(_different(asked, settings)))
-            for key in _different(asked, nearest):
-                _require_agreed(key, asked.get(key), nearest.get(key), self.source)
+            settings = self._settings(job)
+            nearest = min(agreed, key=lambda others: len(_different(settings, others)))
+            for key in _different(settings, nearest):
+                self._require_agreed(key, settings.get(key), nearest.get(key))
+
+    def _require_agreed(self, key: str, asked: object, agreed: object) -> None:
+        _require_agreed(key, asked, agreed, self.source)
 
     def _jobs(self, round_: int, attributes: tuple[Attribute, ...]) -> list[Job]:
         """Return what the agreed method asks of a client in a round."""
@@ -296,8 +288,8 @@ def require_columns_agreed(
     grid : ScoreGrid, optional
         Where scores are counted.
     """
-    if asked.client is not None:
-        raise MessageError("an audit over silos has no column of clients: a silo is one client")
+    no_clients = "an audit over silos has no column of clients: a silo is one client"
+    require(asked.client is None, no_clients)
     _require_sensitive(consent, asked.sensitive)
     for key in ("label", "prediction", "score", "threshold", "favourable", "selected"):
         wanted, stated = getattr(asked, key), getattr(consent, key)
@@ -316,11 +308,8 @@ def require_columns_agreed(
 
 def require_model_agreed(consent: AuditConsent, task: Task, audited: tuple[str, ...]) -> None:
     """Refuse to apply a model unless the silo agreed to that, and to the columns it is about."""
-    if not consent.models:
-        raise MessageError(
-            "it applies no model that it is sent (models = true under [audit] of its silo.toml "
-            "would allow it)"
-        )
+    why = "models = true under [audit] of its silo.toml would allow it"
+    require(consent.models, f"it applies no model that it is sent ({why})")
     _require_stated("label", task.label, consent.label)
     if consent.favourable is not None:
         _require_stated("favourable", task.favourable, consent.favourable)
@@ -328,12 +317,10 @@ def require_model_agreed(consent: AuditConsent, task: Task, audited: tuple[str, 
 
 
 def _require_sensitive(consent: AuditConsent, asked: tuple[str, ...]) -> None:
+    agreed = f"{', '.join(consent.sensitive)} (sensitive under [audit] of its silo.toml)"
     for column in asked:
-        if column not in consent.sensitive:
-            raise MessageError(
-                f"the coordinator asks for sensitive = '{column}'; agreed to: "
-                f"{', '.join(consent.sensitive)} (sensitive under [audit] of its silo.toml)"
-            )
+        wanted = f"{_ASKS} sensitive = '{column}'"
+        require(column in consent.sensitive, f"{wanted}; agreed to: {agreed}")
 
 
 def _require_stated(key: str, asked: object, stated: object) -> None:

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from mfairfl.data import Attribute, Inputs, Task
 from mfairfl.data.agreement import describe_columns
 from mfairfl.data.federation import SPLITS, Client, Shard, Split
+from mfairfl.data.values import StrictModel
 from mfairfl.engine.checkpoint import read_sealed, write_sealed
 from mfairfl.engine.clients import DiskSlots, SoleClient
 from mfairfl.engine.state import Ask, Train
@@ -39,19 +40,17 @@ from mfairfl.text import one_line
 from mfairfl.training.execution import time_limit
 from mfairfl.wire import enrolment_messages as messages
 from mfairfl.wire.audit_messages import GroupsQuestion, unpack_audit
-from mfairfl.wire.packing import Packet, SiloAnswer, pack, unpack
+from mfairfl.wire.packing import Packet, SiloAnswer, pack, require, unpack
 from mfairfl.wire.run_messages import Shape, answer_message, unpack_ask
 
 _ROWS = "rows.safetensors"  # the encoded rows of a run, and in the header what was agreed
-_NAME = re.compile(r"[\w.-]{1,100}")
+_NAME = re.compile(r"(?!\.)[\w.-]{1,100}")
 _ROW = 16  # bytes stored of a row beside its features
 _OF_A_RUN = ("measure", "score", "train")  # what is answered once a run is known here
 
 
-class _Agreed(BaseModel):
+class _Agreed(StrictModel):
     """What the participants of a run agreed on, as a silo stores it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     task: Task
     seed: int = Field(ge=0)
@@ -134,19 +133,15 @@ class Responder:
 
     def _answer(self, run: str, packet: Packet) -> SiloAnswer:
         """Return the answer to a request that may be answered at all."""
-        if not _NAME.fullmatch(run) or run.startswith("."):
-            raise MessageError(f"'{run}' is not a valid name of a run")
+        require(_NAME.fullmatch(run), f"'{run}' is not a valid name of a run")
         kind, fields = packet.request
         require_listed(self._listed, fields)  # before anything looks a name up
-        if kind not in KINDS:
-            raise MessageError(f"a message of unknown kind '{one_line(kind)}'")
-        if kind not in self._policy.disclosure.kinds:
-            raise MessageError(
-                f"'{kind}' messages are not answered (disclosure.kinds of its {POLICY})"
-            )
-        if kind in _OF_A_RUN and not (self._settings.state / run / _ROWS).exists():
-            name = self._settings.name
-            raise MessageError(f"'{name}' knows no run '{run}'; it must be enrolled first")
+        require(kind in KINDS, f"a message of unknown kind '{one_line(kind)}'")
+        answered = kind in self._policy.disclosure.kinds
+        require(answered, f"'{kind}' messages are not answered (disclosure.kinds of its {POLICY})")
+        enrolled = kind not in _OF_A_RUN or (self._settings.state / run / _ROWS).exists()
+        name = self._settings.name
+        require(enrolled, f"'{name}' knows no run '{run}'; it must be enrolled first")
         self._usage.count(run)
         session, policy = self._session, self._policy
         answers: dict[str, Callable[[], SiloAnswer]] = {
@@ -337,13 +332,12 @@ def _stored_bytes(ask: Ask, folder: Path, shape: Shape) -> int:
     """Return how large the next file of slots may be: all that is stored, and what is new."""
     if not isinstance(ask, Train):
         return 0
-    kept = [
+    slots = [
         slot
         for job in ask.jobs
         for slot in (job.keep, job.keep_control, job.plan.controller and job.plan.controller.slot)
         if slot is not None
     ]
-    if not kept:
-        return 0
-    stored = max((path.stat().st_size for path in (folder / "slots").glob("round-*")), default=0)
-    return stored + 4 * shape.weights * len(kept)
+    files = (folder / "slots").glob("round-*") if slots else ()
+    stored = max((path.stat().st_size for path in files), default=0)
+    return stored + 4 * shape.weights * len(slots)

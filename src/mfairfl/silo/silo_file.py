@@ -10,11 +10,10 @@ from pydantic import ConfigDict, Field
 
 from mfairfl.data import FileFormat, Reading
 from mfairfl.data.values import StrictModel, Text
-from mfairfl.errors import MessageError
 from mfairfl.fairness.notions import REGISTRY, Notion, follow_notion, is_built_in, register_notion
 from mfairfl.files import RelativePath, load_settings
 from mfairfl.plugins import MODELS, imported, is_import_string
-from mfairfl.wire.packing import SILO_NAME
+from mfairfl.wire.packing import SILO_NAME, require
 
 _EXTENSION = r"^([^\W\d][\w.]*:[^\W\d][\w.]*|\w[\w.+-]*)$"
 
@@ -131,10 +130,8 @@ def follow_extensions(settings: SiloSettings) -> frozenset[str]:
     for listed in settings.extensions:
         if is_import_string(listed):
             thing = imported(listed)
-            if isinstance(thing, Notion):
-                names.add(register_notion(thing))
-            else:
-                names.add(MODELS.add(listed, thing))
+            is_notion = isinstance(thing, Notion)
+            names.add(register_notion(thing) if is_notion else MODELS.add(listed, thing))
         elif listed in REGISTRY.names():
             names.add(follow_notion(listed).name)
         else:
@@ -159,11 +156,8 @@ def require_listed(listed: Collection[str], fields: Mapping[str, Any]) -> None:
             if isinstance(kind, str) and not MODELS.is_builtin(kind):
                 outside.append(("model", kind))
     for what, name in outside:
-        if name not in listed:
-            raise MessageError(
-                f"the coordinator asks for {what} '{name}', which is not built in and not listed "
-                "in extensions of silo.toml"
-            )
+        why = "which is not built in and not listed in extensions of silo.toml"
+        require(name in listed, f"the coordinator asks for {what} '{name}', {why}")
 
 
 def _notions(value: Any) -> Iterator[str]:
