@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice, product
+from itertools import islice
 from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, model_validator
@@ -117,6 +117,10 @@ class Profile(StrictModel):
         """Return a column, if the file has it."""
         return self._by_name.get(name)
 
+    def among(self, names: Iterable[str]) -> list[ColumnProfile]:
+        """Return those of some columns that the file has, in their order."""
+        return [self._by_name[name] for name in names if name in self._by_name]
+
     def levels(self, name: str) -> Mapping[str, int]:
         """Return the values that the file names in a column; none if it lacks the column."""
         return self._by_name[name].levels if name in self._by_name else {}
@@ -215,11 +219,7 @@ def agree(profiles: Sequence[Profile], task: Task) -> Agreement:
         "sensitive": tuple(sensitive),
     }
     resolved = resolved.model_copy(update=values)
-    dated = {
-        name
-        for name in numeric
-        if _most(c.dates for c in _columns(ordered, name) if c.values and c.numeric)
-    }
+    dated = _dated(ordered, numeric)
     refused, fitting = {}, []
     for profile in ordered:
         if lines := tuple(islice(_differences(profile, resolved, dated), _SHOWN)):
@@ -227,14 +227,25 @@ def agree(profiles: Sequence[Profile], task: Task) -> Agreement:
         else:
             fitting.append(profile)
     treatment = [Treated("dropped", line) for line in few]
-    for profile, name in product(fitting, numeric):
-        for column in _columns([profile], name):
+    for profile in fitting:
+        for column in profile.among(numeric):
             if column.texts:
-                line = f"{profile.client}: column '{name}': {column.not_numbers}, read as missing"
+                where = f"{profile.client}: column '{column.name}'"
+                line = f"{where}: {column.not_numbers}, read as missing"
                 treatment.append(Treated("filled", line))
     unrecorded = tuple(_with_unrecorded(s, fitting, task) for s in sensitive)
     agreed = resolved.model_copy(update={"sensitive": unrecorded})
     return Agreement(agreed, refused, tuple(treatment))
+
+
+def _dated(profiles: Sequence[Profile], numeric: Iterable[str]) -> set[str]:
+    """Return the columns of numbers that most files write as dates."""
+    columns = {name: _columns(profiles, name) for name in numeric}
+    return {
+        name
+        for name, alike in columns.items()
+        if _most(column.dates for column in alike if column.values and column.numeric)
+    }
 
 
 def _most(flags: Iterable[bool]) -> bool:
@@ -323,7 +334,7 @@ def _with_roles(profiles: Sequence[Profile], task: Task) -> tuple[Task, list[str
 
 def _columns(profiles: Sequence[Profile], name: str) -> list[ColumnProfile]:
     """Return the column of that name of every file that has it."""
-    return [column for profile in profiles if (column := profile.column(name)) is not None]
+    return [column for profile in profiles for column in profile.among([name])]
 
 
 def _levels(profiles: Sequence[Profile], name: str) -> tuple[str, ...]:
@@ -392,7 +403,7 @@ def _differences(profile: Profile, task: Task, dated: Container[str]) -> Iterato
 
 def _other_kinds(profile: Profile, numeric: Sequence[str], dated: Container[str]) -> Iterator[str]:
     """Yield the numeric columns that hold texts, or dates where others hold numbers."""
-    for column in (column for name in numeric for column in _columns([profile], name)):
+    for column in profile.among(numeric):
         if column.values and not column.numeric:
             yield f"column '{column.name}': {column.not_numbers}; the other files hold numbers"
         elif column.values and column.dates != (column.name in dated):

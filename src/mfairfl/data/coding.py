@@ -5,7 +5,7 @@ Each step adds lines to the table's `Remarks`: what was left out, filled in or m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, NoReturn
 
@@ -132,17 +132,22 @@ def coded_labels(
         task = task.model_copy(update={"unfavourable": other})
     if len(levels) == 1:
         remarks.add(f"{where} holds only {listed(levels)}")
-    good = [text for text in levels if codes[text] and text != task.favourable]
-    bad = [text for text in levels if not codes[text] and text != task.unfavourable]
-    merged = {task.favourable: good, task.unfavourable: [] if task.others_unfavourable else bad}
-    for value, alike in merged.items():
-        if alike:
-            line = f"{where}: {listed(alike)} means '{value}' (case and spelling aside)"
-            remarks.add(line, kind="merged")
-    if task.others_unfavourable and len(bad) > 1:
-        remarks.add(f"{where}: {listed(bad)} all count as unfavourable", kind="merged")
+    for line in _merged_labels(column, task, codes):
+        remarks.add(line, kind="merged")
     # Every row has a label here; `get` is for the text of a missing one, which no row holds.
     return column.each(lambda text: codes.get(text, -1), np.int8), task
+
+
+def _merged_labels(column: Column, task: Task, codes: Mapping[str, int]) -> Iterator[str]:
+    """Yield which values of the label are taken together."""
+    where = f"{column.table}: label column '{column.name}'"
+    for code, value in ((1, task.favourable), (0, task.unfavourable)):
+        alike = [text for text in column.levels if codes[text] == code and text != value]
+        if task.others_unfavourable and not code:
+            if len(alike) > 1:
+                yield f"{where}: {listed(alike)} all count as unfavourable"
+        elif alike:
+            yield f"{where}: {listed(alike)} means '{value}' (case and spelling aside)"
 
 
 def _refuse_labels(column: Column, task: Task, codes: Mapping[str, int]) -> NoReturn:

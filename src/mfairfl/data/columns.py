@@ -236,17 +236,21 @@ class Column:
         """Which rows have no value, read as a number: "NA" and its like are missing too."""
         if self._kind in "mn":
             return np.isnan(self.numbers)
-        unread = {} if self.recognised is None else self.recognised.odd
-        return self.each(lambda text: text in MISSING_NUMBERS or text in unread, np.bool_)
+        missing = MISSING_NUMBERS.union(self.odd)
+        return self.each(missing.__contains__, np.bool_)
+
+    @property
+    def odd(self) -> Mapping[str, int]:
+        """The cells of a column of numbers that are none, and in how many rows each is."""
+        return {} if self.recognised is None else self.recognised.odd
 
     @property
     def not_numbers(self) -> npt.NDArray[np.bool_]:
         """Which rows hold a text that does not read as a number ("007" does not)."""
         if self.recognised is not None:
-            odd = set(self.recognised.odd)
-        else:
-            levels = list(self.levels)
-            odd = set(itertools.compress(levels, ~are_numbers(levels, self.rules)))
+            return self.each(self.odd.__contains__, np.bool_)
+        levels = list(self.levels)
+        odd = set(itertools.compress(levels, ~are_numbers(levels, self.rules)))
         return self.each(odd.__contains__, np.bool_)
 
     @property
@@ -256,7 +260,7 @@ class Column:
             return ""
         for text in self.levels:
             plain = text in MISSING_NUMBERS or are_numbers([text], _PLAIN)[0]
-            if not plain and text not in self.recognised.odd:
+            if not plain and text not in self.odd:
                 return f"'{text}' is read as {parse([text], self.recognised.rules)[0]:.12g}"
         return ""
 
@@ -270,9 +274,9 @@ class Column:
     @property
     def unread(self) -> str:
         """Which cells of a column of numbers could not be read; empty if all could."""
-        if self.recognised is None or not self.recognised.odd:
+        if not self.odd:
             return ""
-        total, count = sum(self.levels.values()), sum(self.recognised.odd.values())
+        total, count = sum(self.levels.values()), sum(self.odd.values())
         places = np.flatnonzero(self.not_numbers)[:_SHOWN]
         index = self.series.index
         cells = [f"{index.name or 'row'} {index[i]} holds '{self.text(i)}'" for i in places]

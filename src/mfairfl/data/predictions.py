@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Self
 
@@ -142,15 +142,8 @@ def read_predictions(columns: Columns, roles: PredictionColumns, table: str) -> 
             "split='test' (--split test), or accept train rows, split='all' (--split all)"
         )
     roles = as_predicted(columns, roles)
-    gaps = {}
-    if roles.prediction is not None:
-        gaps["no decision"] = columns[roles.prediction].missing
-    if roles.score is not None:
-        gaps["no score"] = columns[roles.score].missing_number
-    if roles.client is not None:
-        gaps["no client"] = columns[roles.client].missing
     lost, left_out = np.zeros(len(columns[roles.sensitive[0]].series), dtype=bool), {}
-    for reason, gap in gaps.items():
+    for reason, gap in _gaps(columns, roles):
         if count := int((gap & ~lost).sum()):
             left_out[reason] = count
         lost |= gap
@@ -166,6 +159,18 @@ def read_predictions(columns: Columns, roles: PredictionColumns, table: str) -> 
         left_out=left_out,
         places=np.flatnonzero(~lost),
     )
+
+
+def _gaps(
+    columns: Columns, roles: PredictionColumns
+) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
+    """Yield what rows lack that cannot be counted without it, and which rows."""
+    if roles.prediction is not None:
+        yield "no decision", columns[roles.prediction].missing
+    if roles.score is not None:
+        yield "no score", columns[roles.score].missing_number
+    if roles.client is not None:
+        yield "no client", columns[roles.client].missing
 
 
 def ordered_groups(groups: Iterable[str]) -> list[str]:

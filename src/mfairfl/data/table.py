@@ -325,8 +325,9 @@ def _with_absent(columns: Columns, task: Task, name: str) -> Columns:
 def _with_roles(columns: Columns, task: Task, name: str, remarks: coding.Remarks) -> Task:
     """Fill in numeric and categorical; note columns left out, warn of those that hold both."""
     never = task.not_features
-    numeric = [c for c in task.numeric or () if c not in never]
-    categorical = [c for c in task.categorical or () if c not in never]
+    numeric, categorical = (
+        [c for c in stated or () if c not in never] for stated in (task.numeric, task.categorical)
+    )
     others = [c for c in columns if c not in {*never, *numeric, *categorical}]
     if task.has_roles:
         protected = {s.column for s in task.sensitive}

@@ -365,10 +365,7 @@ def _judged(
 def _question(texts: Sequence[str], rules: ColumnRules) -> str:
     """Return what else a notation may mean where nothing in the column decides it."""
     if rules.date is not None:
-        other = {"%d/%m/%Y": "%m/%d/%Y", "%m/%d/%Y": "%d/%m/%Y"}.get(rules.date)
-        if other is None or not (np.abs(_parse_dates(texts, other)) <= LARGEST).all():
-            return ""
-        return f"read as {rules.date}; if day and month are the other way, set date = '{other}'"
+        return _other_order(texts, rules.date)
     bare = [_bare(text) for text in texts]
     commas = [text for text in bare if rules.thousands == "," and "," in text]
     points = [text for text in bare if "." in text]
@@ -381,3 +378,11 @@ def _question(texts: Sequence[str], rules: ColumnRules) -> str:
         fix = "if points separate thousands, set thousands = '.' and decimal = ','"
         return f"'{points[0]}' is read with a decimal point; {fix}"
     return ""
+
+
+def _other_order(texts: Sequence[str], date: str) -> str:
+    """Return what dates mean if day and month are the other way, where all can be."""
+    other = {"%d/%m/%Y": "%m/%d/%Y", "%m/%d/%Y": "%d/%m/%Y"}.get(date)
+    if other is None or not (np.abs(_parse_dates(texts, other)) <= LARGEST).all():
+        return ""
+    return f"read as {date}; if day and month are the other way, set date = '{other}'"

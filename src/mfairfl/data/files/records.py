@@ -171,12 +171,8 @@ def read_delimited(
     delimiter = stated or likely or ","
     records = careful_records(path, source, delimiter)
     line, first = next(records)
-    if len(first) == 1 and (stated is None or likely is not None):
-        problem, fix = " and no usual delimiter", "give delimiter="
-        if likely is not None:
-            problem = f" with delimiter {stated!r}"
-            fix = f"{_DELIMITERS[likely]} seems right, give delimiter={likely!r}"
-        raise DataError(f"{path}: found one column ('{first[0][:60]}'){problem}: {fix}")
+    if len(first) == 1:
+        _refuse_one_column(path, first[0], stated, likely)
     refuse_cells(path, len(first))
     frame = _read_plain(source, delimiter, len(first), skip=line - (header is False))
     if frame is not None:
@@ -185,6 +181,18 @@ def read_delimited(
     fix = f"quote values that hold {delimiter!r}"
     records = chain([(line, first)], records)
     return frame_of_records(path, records, header=header, fix=fix), delimiter
+
+
+def _refuse_one_column(path: Path, name: str, stated: str | None, likely: str | None) -> None:
+    """Refuse a single column, unless a delimiter was stated and no other one seems right."""
+    where = f"{path}: found one column ('{name[:60]}')"
+    if likely is not None:
+        raise DataError(
+            f"{where} with delimiter {stated!r}: {_DELIMITERS[likely]} seems right, give "
+            f"delimiter={likely!r}"
+        )
+    if stated is None:
+        raise DataError(f"{where} and no usual delimiter: give delimiter=")
 
 
 def careful_records(path: Path, source: Decoded, delimiter: str) -> Iterator[Record]:
