@@ -53,7 +53,7 @@ JOBS = ["cook"] * 20 + ["nurse"] * 18 + ["astronaut"] * 2
 
 
 def test_without_a_floor_every_value_is_named_and_counted():
-    found = profile("a", frame(job=JOBS)).column("job")
+    found = profile("a", frame(job=JOBS)).among(["job"])[0]
     assert found.levels == {"cook": 20, "nurse": 18, "astronaut": 2}
     assert counted(found) == {"values": 40, "texts": 40, "missing": 0}
 
@@ -64,11 +64,11 @@ def test_with_a_floor_values_in_enough_rows_are_named_and_nothing_is_counted():
     found = profile("a", rows, floor=3)
     assert (found.rows, found.floor) == (50, 3)  # rounded up
     for name, levels in {"job": {"cook": 3, "nurse": 3}, "age": {}}.items():
-        column = found.column(name)
+        column = found.among([name])[0]
         assert column.levels == levels
         assert counted(column) == {"values": 50, "texts": 0, "missing": 0}
     assert "astronaut" not in found.model_dump_json()
-    assert found.column("age").numeric == profile("a", rows).column("age").numeric
+    assert found.among(["age"])[0].numeric == profile("a", rows).among(["age"])[0].numeric
 
 
 @pytest.mark.parametrize("more", [0, 1])
@@ -84,7 +84,7 @@ def test_a_profile_with_a_floor_is_that_of_a_file_with_a_row_more(more):
 @pytest.mark.parametrize(("held", "floor"), [(9, 10), (10, 10), (11, 10), (2, 3), (3, 3)])
 def test_a_value_is_named_from_the_floor_on(held, floor):
     jobs = ["cook"] * (40 - held) + ["pilot"] * held
-    named = profile("a", frame(job=jobs), floor=floor).column("job").levels
+    named = profile("a", frame(job=jobs), floor=floor).among(["job"])[0].levels
     assert named == dict.fromkeys(["cook", "pilot"] if held >= floor else ["cook"], floor)
 
 
@@ -98,7 +98,7 @@ def test_with_a_floor_two_digits_of_the_rows_are_told(rows, told):
 
 def test_a_column_without_any_value_is_told_as_such():
     empty = frame().assign(age=None)
-    found = profile("a", empty, floor=3).column("age")
+    found = profile("a", empty, floor=3).among(["age"])[0]
     assert counted(found) == {"values": 0, "texts": 0, "missing": 40}
 
 
@@ -113,7 +113,7 @@ def test_a_floor_gives_sensitive_columns_a_group_for_what_is_not_named():
 
 
 def test_numbers_are_not_listed():
-    assert profile("a", frame()).column("age").levels == {}
+    assert profile("a", frame()).among(["age"])[0].levels == {}
 
 
 def test_a_value_that_one_file_alone_holds_becomes_a_group_of_all():

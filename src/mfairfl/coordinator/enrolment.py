@@ -230,7 +230,7 @@ def _nameless(task: Task, profiles: Sequence[Profile]) -> Iterator[str]:
     """Yield a warning of text columns in which no value is frequent enough to be named."""
     rare = []
     for name in task.categorical or ():
-        columns = [column for p in profiles if (column := p.column(name)) is not None]
+        columns = [column for profile in profiles for column in profile.among([name])]
         values = sum(column.values for column in columns)
         if values >= FEW_ROWS and not any(column.levels for column in columns):
             rare.append(f"{name} ({values:,} values)")

@@ -113,10 +113,6 @@ class Profile(StrictModel):
     def _by_name(self) -> dict[str, ColumnProfile]:
         return {column.name: column for column in self.columns}
 
-    def column(self, name: str) -> ColumnProfile | None:
-        """Return a column, if the file has it."""
-        return self._by_name.get(name)
-
     def among(self, names: Iterable[str]) -> list[ColumnProfile]:
         """Return those of some columns that the file has, in their order."""
         return [self._by_name[name] for name in names if name in self._by_name]

@@ -327,12 +327,11 @@ class CensusDataset(sources.BuiltIn):
             try:
                 sources.download(address, archive, limit=self.largest)
             except sources.Unavailable as reason:
+                problem = f"cannot get {reason}; try again, or download the archives yourself and "
+                problem += "give their folder as path="
                 if reason.missing:
                     problem = f"{reason}: the Bureau has no such file; check year and states (of "
                     problem += "2020 there is no regular one-year file)"
-                else:
-                    problem = f"cannot get {reason}; try again, or download the archives yourself "
-                    problem += "and give their folder as path="
                 raise DataError(f"{self.name}: {problem}") from reason
             size, digest = archive.tell(), _sha256(archive)
             table = self._reduced(archive, address, state)

@@ -222,11 +222,12 @@ def _units(
     rows = [column.values for column in varied.values()]
     centre = _weighted_median([column.centre for column in varied.values()], rows)
     spread = _weighted_median([column.spread for column in varied.values()], rows)
+    furthest = math.inf if only_by_factor else _FAR
     odd = {}
     for client, column in varied.items():
         apart = abs(column.centre - centre) / (column.spread + spread)
         why = _unit(column, centre, spread) if apart > 1 or _vast(column, centre) else ""
-        if why or (apart > _FAR and not only_by_factor):
+        if why or apart > furthest:
             odd[client] = f"{client} ({column.centre:.4g}{why})"
     if odd:
         message = (

@@ -310,16 +310,12 @@ def _with_absent(columns: Columns, task: Task, name: str) -> Columns:
     For a resolved task only, where missing values have the group ``?``. A column of nearly that
     name is taken for a misspelt one, and nothing is added.
     """
-    lacking = [
-        s.column
-        for s in task.sensitive
-        if task.resolved and MISSING in (s.groups or ()) and not lookalike(s.column, columns)
-    ]
-    if not lacking or not columns:
-        return columns
-    index = next(iter(columns.values())).series.index
-    absent = {c: pd.Series(None, index=index, name=c, dtype=object) for c in lacking}
-    return {**columns, **{c: Column(name, series) for c, series in absent.items()}}
+    index, absent = next(iter(columns.values())).series.index, {}
+    for s in task.sensitive:
+        if task.resolved and MISSING in (s.groups or ()) and not lookalike(s.column, columns):
+            cells = pd.Series(None, index=index, name=s.column, dtype=object)
+            absent[s.column] = Column(name, cells)
+    return {**columns, **absent}
 
 
 def _with_roles(columns: Columns, task: Task, name: str, remarks: coding.Remarks) -> Task:

@@ -269,27 +269,19 @@ class Task(Reading):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        name = _repeated(tuple(s.name for s in self.sensitive))
-        column = _repeated(self.features)
-        both = sorted(set(self.features) & set(self.ignore))
-        protected = {s.column for s in self.sensitive}
+        label, client, features = self.label, self.client, self.features
+        name, column = _repeated(tuple(s.name for s in self.sensitive)), _repeated(features)
+        both, bad = sorted(set(features) & set(self.ignore)), self.unfavourable
+        protected = [s.column for s in self.sensitive]
         problems = {
             f"two sensitive attributes are called '{name}': set name= on one": name is not None,
             f"column '{column}' is listed twice in numeric and categorical": column is not None,
-            f"the label column '{self.label}' cannot be a feature: unlist it": (
-                self.label in self.features
-            ),
-            f"the client column '{self.client}' cannot be a feature: unlist it": (
-                self.client in self.features
-            ),
-            f"the label column '{self.label}' cannot be sensitive too": self.label in protected,
-            f"column '{self.label}' cannot be both the label and the client": (
-                self.label == self.client
-            ),
-            f"column '{min(both, default='')}' is both a feature and ignored: choose one": both,
-            f"favourable and unfavourable are both '{self.favourable}'": (
-                self.unfavourable == self.favourable
-            ),
+            f"the label column '{label}' cannot be a feature: unlist it": label in features,
+            f"the client column '{client}' cannot be a feature: unlist it": client in features,
+            f"the label column '{label}' cannot be sensitive too": label in protected,
+            f"column '{label}' cannot be both the label and the client": label == client,
+            f"column '{''.join(both[:1])}' is both a feature and ignored: choose one": both,
+            f"favourable and unfavourable are both '{bad}'": self.favourable == bad,
         }
         for problem, present in problems.items():
             if present:

@@ -102,11 +102,10 @@ def read_profile(name: str, packet: Packet, task: Task) -> Profile:
     profile = unpack(ProfileAnswer, packet).profile
     require(profile.client == name, f"it describes itself as '{profile.client}'")
     for sensitive in task.sensitive:
-        column = profile.column(sensitive.column)
-        if column is not None and sensitive.levels is None:
-            values = f"'{sensitive.column}' has {len(column.levels)} distinct values"
-            few = len(column.levels) <= MOST_GROUPS
-            require(few, f"sensitive column {values}; form a few groups with bins")
+        count = len(profile.levels(sensitive.column))
+        values = f"'{sensitive.column}' has {count} distinct values"
+        few = sensitive.levels is not None or count <= MOST_GROUPS
+        require(few, f"sensitive column {values}; form a few groups with bins")
     return profile
 
 
