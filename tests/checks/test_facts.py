@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from mfairfl.checks.column_checks import column_facts, frame_of
 from mfairfl.data import Task, load_dataset, table_from_frame
+from mfairfl.data.columns import columns_of
 
 FRAME = pd.DataFrame(
     {
@@ -39,6 +41,22 @@ def test_role_type_gaps_values_and_example():
         "site": ("client", "category", 0, "2 levels", "north"),
         "hired": ("label", "category", 0, "2 levels", "1"),
     }
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        (["31.12.2020", "01.02.2021"], "date"),
+        (["07:30", "18:45"], "date"),
+        (["2020.12.31", "2021.02.01"], "category"),
+        (["2020-12-31", "2020-13-31"] * 6, "category"),
+    ],
+)
+def test_a_column_is_a_date_where_training_reads_its_dates(cells, kind):
+    frame = pd.DataFrame({"since": cells, "sex": "f", "hired": "1"})
+    facts = {one.name: one for one in column_facts(frame, TASK)}
+    assert facts["since"].type == kind
+    assert columns_of(frame, "frame")["since"].dated == (kind == "date")
 
 
 def test_codes_of_missing_values_are_missing():
