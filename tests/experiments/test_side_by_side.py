@@ -104,6 +104,8 @@ def test_only_finished_runs_on_the_same_rows_are_compared(tmp_path):
         compare([first, write_run(tmp_path / "c", status="running")])
     with pytest.raises(ConfigError, match="needs two or more runs, or a study file; got 1 run"):
         compare([first])
+    with pytest.raises(ConfigError, match="needs two or more runs, or a study file; got 0 run"):
+        compare([], references=["boosting", "logistic"])
 
 
 def test_the_same_runs_give_the_same_picture(two, tmp_path):

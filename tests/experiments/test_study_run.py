@@ -72,3 +72,5 @@ def test_a_strategy_of_one_s_own_is_named_by_its_import_path(study, tmp_path, mo
 def test_mistakes_in_a_mapping_name_the_key(study):
     with pytest.raises(ConfigError, match=r"^study: .*did you mean 'notions'"):
         mfairfl.compare(study | {"notion": ["dp"]})
+    with pytest.raises(ConfigError, match=r"^study: strategies\.0: .*\(got 3\)"):
+        mfairfl.compare(study | {"strategies": [3]})

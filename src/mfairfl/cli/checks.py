@@ -18,6 +18,7 @@ from mfairfl.runs.options import comma_list
 if TYPE_CHECKING:
     from mfairfl.checks import Finding
     from mfairfl.checks.column_checks import ColumnFacts
+    from mfairfl.checks.proposal import Proposal
 
 _NONE = "-"
 
@@ -77,12 +78,11 @@ def init(
     label = label or _ask("label", proposal.two_valued(frame), "column to predict")
     options = proposal.label_values(frame, label, str(csv))
     favourable = favourable or _ask("favourable", options, f"desirable value of {label}")
-    likely = [c for c in proposal.likely_sensitive(frame) if c != label]
-    sensitive = sensitive or _ask("sensitive", likely, "sensitive columns, separated by commas")
+    if not sensitive:
+        likely = [column for column in proposal.likely_sensitive(frame) if column != label]
+        sensitive = _ask("sensitive", likely, "sensitive columns, separated by commas")
     if client is None and asking:
-        near = proposal.likely_client(frame) or _NONE
-        answer = typer.prompt(f"column that holds the client ({_NONE} for none)", default=near)
-        client = None if answer.strip() == _NONE else answer.strip()
+        client = _ask_client(proposal.likely_client(frame))
     draft = Task(
         label=label,
         favourable=favourable,
@@ -93,7 +93,11 @@ def init(
     proposed = proposal.propose(csv, content, draft)
     with target.open("x", encoding="utf-8") as file:  # an existing file is never replaced
         file.write(proposal.toml_file(proposed, target))
-    if json:
+    _print_proposal(proposed, target, as_json=json)
+
+
+def _print_proposal(proposed: Proposal, target: Path, *, as_json: bool) -> None:
+    if as_json:
         facts = {
             "file": str(target),
             "task": proposed.task.model_dump(mode="json", exclude_none=True),
@@ -108,6 +112,12 @@ def init(
         typer.echo(f"note: {note}")
     print_columns(proposed.columns)
     typer.echo(f"{target}: written. Next: mfairfl doctor {target}, then mfairfl train {target}")
+
+
+def _ask_client(likely: str) -> str | None:
+    question = f"column that holds the client ({_NONE} for none)"
+    answer: str = typer.prompt(question, default=likely or _NONE)
+    return None if answer.strip() == _NONE else answer.strip()
 
 
 def _checked(findings: Iterable[Finding], columns: Iterable[ColumnFacts]) -> dict[str, Any]:

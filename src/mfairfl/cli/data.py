@@ -95,13 +95,15 @@ def describe(
             rows.append([attribute, group, n["rows"], n["favourable"], rate])
     heads = ["attribute", "group", "rows", "favourable", "base rate"]
     print_table(DisplayTable.of(heads, rows, numeric=[2, 3, 4]))
-    used = [
+    options = [
         f"{key} = {','.join(value) if isinstance(value, tuple) else value}"
         for key, value in facts["options"].items()
     ]
-    for key, value in {**facts, "options": ", ".join(used)}.items():
-        if value and key in ("options", "source", "licence", "citation"):
-            typer.echo(f"{key}: {value}")
+    if options:
+        typer.echo(f"options: {', '.join(options)}")
+    for key in ("source", "licence", "citation"):
+        if facts[key]:
+            typer.echo(f"{key}: {facts[key]}")
     for trap in facts["traps"]:
         typer.echo(f"beware: {trap}")
 

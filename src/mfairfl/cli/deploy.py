@@ -341,19 +341,14 @@ def _row(line: LedgerLine) -> list[str | int | None]:
     """Return a line of the table: what a request was about, or why it was refused."""
     parts = [] if line.round is None else [f"round {line.round + 1:,}"]
     parts += [rows.what for rows in line.row_sets]
+    size: int | None = line.answer_bytes
     if line.refusal is not None:
-        parts = [f"refused: {line.refusal}"]
+        parts, size = [f"refused: {line.refusal}"], None
     if line.torn:
         parts.append(f"(before it a line was torn, {line.torn:,} bytes were dropped)")
-    return [
-        line.time[:19].replace("T", " "),
-        line.run,
-        line.kind or "?",
-        "; ".join(parts),
-        min((rows.smallest for rows in line.row_sets), default=None),
-        line.models or None,
-        line.answer_bytes if line.refusal is None else None,
-    ]
+    smallest = min((rows.smallest for rows in line.row_sets), default=None)
+    when, about = line.time[:19].replace("T", " "), "; ".join(parts)
+    return [when, line.run, line.kind or "?", about, smallest, line.models or None, size]
 
 
 def _totals(lines: Sequence[LedgerLine]) -> dict[str, int]:

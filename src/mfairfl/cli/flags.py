@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
-from functools import partial, wraps
+from functools import partial, reduce, wraps
 from inspect import Parameter, Signature, getdoc, signature
+from itertools import chain
+from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
@@ -142,17 +144,19 @@ def parsed(flags: Mapping[str, Any], options: Mapping[str, Option]) -> dict[str,
 def _parsed(name: str, value: Any, option: Option) -> Any:
     if isinstance(value, bool):
         return value
-    values = []
-    for text in value if option.repeated else [value]:
-        try:
-            values.append(option.parse(text))
-        except ConfigError as error:
-            raise ConfigError(f"--{name.replace('_', '-')} {text}: {error}") from None
     if not option.repeated:
-        return values[0]
+        return _parsed_text(name, value, option)
+    values = [_parsed_text(name, text, option) for text in value]
     if option.kind == "cuts":
-        return {column: cuts for bins in values for column, cuts in bins.items()}
-    return [name for names in values for name in names] if option.kind == "names" else values
+        return reduce(or_, values)
+    return list(chain.from_iterable(values)) if option.kind == "names" else values
+
+
+def _parsed_text(name: str, text: str, option: Option) -> Any:
+    try:
+        return option.parse(text)
+    except ConfigError as error:
+        raise ConfigError(f"--{name.replace('_', '-')} {text}: {error}") from None
 
 
 def file_format(flags: Mapping[str, Any]) -> FileFormat:
@@ -214,12 +218,12 @@ def configuration(
     from mfairfl.data import DATASETS, read_frame  # noqa: PLC0415 - only when called
 
     name, csv = config.data.name, config.data.csv
-    if name is None and csv is None:
-        raise ConfigError("no data: give --data (see `mfairfl data list`), --csv or a TOML file")
     if name is not None:
         DATASETS.follow(name)
-    elif not Path(str(csv)).is_file():
-        read_frame(Path(str(csv)))  # its error names a similar file
+    elif csv is None:
+        raise ConfigError("no data: give --data (see `mfairfl data list`), --csv or a TOML file")
+    elif not Path(csv).is_file():
+        read_frame(Path(csv))  # its error names a similar file
     return config
 
 
@@ -245,9 +249,8 @@ def default_folder(config: Config) -> Path:
     from mfairfl.data import DATASETS  # noqa: PLC0415 - only when called
 
     name, task = config.data.name, config.task
-    if task is None and name is not None and name in DATASETS.names():
+    if task is None and name in DATASETS.names():
         task = DATASETS.get(name).task
     data = name or Path(config.data.csv or "data").stem
-    by_column = task is not None and task.client is not None
-    scheme = config.clients.scheme or ("column" if by_column else "iid")
+    scheme = config.clients.scheme or ("column" if task and task.client else "iid")
     return Path("runs") / f"{data}-{config.strategy.name}-{scheme}-s{config.seed}"

@@ -39,8 +39,8 @@ def print_run(record: RunRecord, folder: Path, *, as_json: bool) -> None:
         return
     table = record.table(record.reported)
     # First of all: whatever makes the numbers below worth less than they look.
-    about_model = [*record.warnings, *filter(None, [record.served.note])]
-    for warning in [*about_model, *record.federation.warnings]:
+    warnings = [*record.warnings, record.served.note, *record.federation.warnings]
+    for warning in filter(None, warnings):
         print_text(f"warning: {warning}")
     typer.echo(
         f"{record.strategy} on {record.data.name}, {record.rounds} rounds, seed {record.seed}; "

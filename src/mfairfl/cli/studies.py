@@ -269,12 +269,12 @@ def parse_search(pairs: Sequence[str]) -> dict[str, Choices | Range]:
 def _values(text: str) -> Choices | Range:
     from mfairfl.experiments.search.space import Choices, Range  # noqa: PLC0415
 
-    bounds = [toml_value(bound) for bound in text.removesuffix(":log").split(":")]
-    if len(bounds) == 2 and all(type(bound) in (int, float) for bound in bounds):
+    bounds = list(map(toml_value, text.removesuffix(":log").split(":")))
+    if len(bounds) == 2 and {*map(type, bounds)} <= {int, float}:
         return Range(bounds[0], bounds[1], log=text.endswith(":log"))
     values = toml_value(f"[{text}]")  # lists have commas of their own
     if not isinstance(values, list):
-        values = [toml_value(value) for value in comma_list(text)]
+        values = list(map(toml_value, comma_list(text)))
     if any(values.count(value) > 1 for value in values):
         raise ConfigError("a value appears twice; give it once")
     return Choices(tuple(values))
@@ -286,7 +286,7 @@ def _print_choice(tuned: SearchResult, folder: Path) -> None:
     from mfairfl.display.numbers import DECIMAL  # noqa: PLC0415
 
     search, best = tuned.search, tuned.best
-    shown = [t for t in tuned.complete if t.number in {*tuned.pareto, best.number}]
+    shown = [trial for trial in tuned.complete if trial.number in (*tuned.pareto, best.number)]
     shown.sort(key=lambda trial: -trial.mean("accuracy"))
     heads = {"accuracy": "accuracy", "constant_accuracy": "constant classifier"}
     for metric in search.metrics:

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
     from mfairfl.data.files import FileContent
     from mfairfl.fairness.results import MetricTable
+    from mfairfl.runs.predictor import Predictor
     from mfairfl.runs.record import RunRecord
+    from mfairfl.runs.rows import MeasuredRows, ReadRows
 
 _SPLIT = "split"
 _CSV, _PARQUET = ("", ".csv", ".txt"), (".parquet", ".pq")
@@ -209,12 +211,8 @@ def predict(
         "measured_split": measured_split,
         "metrics": None,
     }
-    measured = metrics = None
-    try:
-        measured = predictor.measure(measurable, threshold=threshold, client=client)
-    except DataError as error:
-        say(f"warning: scores are written but not measured: {error}")
-    if measured is not None:
+    metrics = None
+    if measured := _measured(predictor, measurable, threshold=threshold, client=client):
         # Beside the constant classifier of the run's train rows.
         metrics = measured.table(majority=record.tallies["train"])
         facts |= StoredTable.of(metrics).model_dump(mode="json")
@@ -223,19 +221,40 @@ def predict(
         warnings += model_warnings(metrics, measured.tally, AdviceSettings.of(record), rows=what)
     if json:
         print_json(facts)
-        return
-    for warning in warnings:
+    else:
+        _print_prediction(predictor, facts, rows.notes, metrics)
+
+
+def _measured(predictor: Predictor, rows: ReadRows, **choice: Any) -> MeasuredRows | None:
+    try:
+        return predictor.measure(rows, **choice)
+    except DataError as error:
+        say(f"warning: scores are written but not measured: {error}")
+    return None
+
+
+def _print_prediction(
+    predictor: Predictor,
+    facts: Mapping[str, Any],
+    notes: Sequence[str],
+    metrics: MetricTable | None,
+) -> None:
+    """Print what was decided, by which rule, and the numbers of the rows that have a label."""
+    for warning in facts["warnings"]:
         print_text(f"warning: {warning}")
     favoured = f"{predictor.task.label} = {predictor.task.favourable}"
-    typer.echo(f"{out}: {len(table):,} rows, {facts['favourable']:,} decided {favoured}")
-    for note in rows.notes:
+    rows, favourable = facts["rows"], facts["favourable"]
+    typer.echo(f"{facts['out']}: {rows:,} rows, {favourable:,} decided {favoured}")
+    for note in notes:
         typer.echo(f"note: {note}")
-    if threshold is not None:
-        typer.echo(f"decided above {threshold:g}; the run measured decisions above 0.5")
+    if facts["threshold"] is not None:
+        above = f"decided above {facts['threshold']:g}"
+        typer.echo(f"{above}; the run measured decisions above 0.5")
     if predictor.randomised:
         typer.echo("the model is randomised: decisions were drawn at random with seed 0")
     if metrics is not None:
-        _print_measured(f"{facts['measured_rows']:,} {what}", metrics)
+        split = facts["measured_split"] or "labelled"
+        _print_measured(f"{facts['measured_rows']:,} {split} rows", metrics)
 
 
 def _chosen_rows(
@@ -253,11 +272,11 @@ def _chosen_rows(
     except DataError as error:
         if split != "all":
             raise
-        splits, warnings = None, [str(error)]
+        return places, None, [str(error)]
     if splits is None:
         if split != "all":
             raise DataError(f"{name}: not the file that the run was trained on; leave --split out")
-        return places, None, warnings
+        return places, None, []
     if _SPLIT in copied:
         raise DataError(
             f"{name}: the column '{_SPLIT}' cannot be kept: the scores have one of that name; "

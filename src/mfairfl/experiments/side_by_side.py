@@ -6,24 +6,26 @@ same rows.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
+from itertools import groupby, zip_longest
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
 from mfairfl.colours import INK, MUTED, PALETTE
-from mfairfl.data import Split
 from mfairfl.data.values import DocumentedModel
 from mfairfl.display import Block, DisplayTable
 from mfairfl.display.numbers import DECIMAL
 from mfairfl.errors import ConfigError
 from mfairfl.experiments.figures import MARKERS, STYLE, legend_below, save_figure
 from mfairfl.experiments.study_tables import POOLED, POOLED_NOTE
-from mfairfl.fairness.results import Measured, Slice
+from mfairfl.fairness.results import Measured, MetricTable, absent
 from mfairfl.references import known_reference
 from mfairfl.runs.execute import Run
 from mfairfl.runs.record import RunRecord
@@ -36,6 +38,7 @@ from mfairfl.runs.reference_records import (
 
 GROUP_METRICS = ("accuracy", "selection_rate", "true_positive_rate")
 _SCORES = ("roc_auc", "loss", "expected_calibration_error")  # not in records of earlier versions
+_WORST = "worst_client_accuracy"
 _LABELS = {"loss": "log-loss"}
 _GOAL = (
     "* the fairness goal: largest gap between a group's rate and the overall rate; noise floor: "
@@ -43,10 +46,13 @@ _GOAL = (
 )
 
 
+Part = Literal["all", "group", "client"]
+
+
 class Line(DocumentedModel):
     """The same number of every run, in the order of the runs."""
 
-    part: Literal["all", "group", "client"]
+    part: Part
     """The rows it is measured on."""
     whom: str = ""
     """The group or the client; empty for all."""
@@ -87,33 +93,30 @@ class Comparison(DocumentedModel):
 
     def table(self) -> DisplayTable:
         """Return value and interval of each run, and the change from the first."""
-        others = self.runs[1:]
-        changes = ["change"] if len(others) == 1 else [f"change {name}" for name in others]
+        changes = [f"change {name}" for name in self.runs[1:]]
+        if len(changes) == 1:
+            changes = ["change"]
         rows: list[Sequence[str] | Block] = []
-        part = "all"
-        for line in self.lines:
-            if line.part != part:
-                part = line.part
-                rows.append(Block())
-            label = _LABELS.get(line.metric, line.metric) + " *" * (line.metric in self.goal)
-            rows.append([line.whom, label, *_values(line), *_changes(line)])
-            floors = [number.noise_floor for number in line.numbers]
-            if any(floor is not None for floor in floors):
-                empty = [""] * len(changes)
-                rows.append(["", "  noise floor", *map(DECIMAL.if_any, floors), *empty])
+        for _, lines in groupby(self.lines, key=attrgetter("part")):
+            rows += [Block()] * bool(rows)
+            for line in lines:
+                label = _LABELS.get(line.metric, line.metric) + " *" * (line.metric in self.goal)
+                rows.append([line.whom, label, *_values(line), *_changes(line)])
+                floors = [DECIMAL.if_any(number.noise_floor) for number in line.numbers]
+                if any(floors):
+                    rows.append(["", "  noise floor", *floors, *[""] * len(changes)])
         heads = ["", "", *self.runs, *changes]
         return DisplayTable.of(heads, rows, numeric=range(2 + len(self.runs), len(heads)))
 
     def __str__(self) -> str:
-        return "\n".join(
-            [
-                *(f"warning: {warning}" for warning in self.warnings),
-                f"{self.title}: value, {self.level:.0%} interval, change from {self.runs[0]}",
-                self.table().to_text(),
-                *([_GOAL] if self.goal else []),
-                *([f"{POOLED_NOTE}."] if any(name.endswith(POOLED) for name in self.runs) else []),
-            ]
-        )
+        parts = [f"warning: {warning}" for warning in self.warnings]
+        parts.append(f"{self.title}: value, {self.level:.0%} interval, change from {self.runs[0]}")
+        parts.append(self.table().to_text())
+        if self.goal:
+            parts.append(_GOAL)
+        if self.runs[-1].endswith(POOLED):
+            parts.append(f"{POOLED_NOTE}.")
+        return "\n".join(parts)
 
     def plot(self, path: str | Path) -> None:
         """Draw the comparison into a file (SVG, PNG or PDF by its suffix)."""
@@ -123,7 +126,7 @@ class Comparison(DocumentedModel):
 def _values(line: Line) -> list[str]:
     """Return value, interval and note of each run."""
     cells = []
-    for number, note in zip(line.numbers, line.notes or [""] * len(line.numbers), strict=True):
+    for number, note in zip_longest(line.numbers, line.notes):
         value = "undefined" if number.value is None else DECIMAL.one(number.value)
         cells.append("  ".join(filter(None, [value, DECIMAL.span(number.interval), note])))
     return cells
@@ -158,64 +161,65 @@ def compare_runs(
     >>> print(compare_runs(["runs/fedavg", "runs/mfairfl"]))  # doctest: +SKIP
     """
     pooled = [known_reference(name) for name in dict.fromkeys(references)]
-    if len(runs) + len(pooled) < 2:
+    if not runs or len(runs) + len(pooled) < 2:
         raise ConfigError(f"compare: needs two or more runs, or a study file; got {len(runs)} run")
-    paths = [run.path if isinstance(run, Run) else Path(run) for run in runs]
-    records = [run.record if isinstance(run, Run) else RunRecord.read(run) for run in runs]
-    first, *others = records
-    names = distinct_names(paths, records)
-    for path, name, other in zip(paths[1:], names[1:], others, strict=True):
-        if key := different_rows(first, other):
+    paths, records = zip(*map(_opened, runs), strict=True)
+    first, names = records[0], distinct_names(paths, records)
+    for path, name, record in zip(paths, names, records, strict=True):
+        if key := different_rows(first, record):
             raise ConfigError(
                 f"{paths[0] or names[0]} and {path or name}: measured on different rows ({key} "
                 "differs); train both on the same data, split and seed"
             )
-    fitted = fit_on_rows_of(first, pooled)
     split = first.reported
-    table = first.table(split)
     goal = tuple(dict.fromkeys(name for record in records for name in record.goal))
+    of_all: list[RunRecord | ReferenceRecord] = [*records, *fit_on_rows_of(first, pooled)]
+    tables = [record.table(split) for record in of_all]
+    clients = f"{len(tables[0].clients)} clients"
     return Comparison(
         runs=(*names, *(f"{name} {POOLED}" for name in pooled)),
-        title=f"{first.data.name}, {len(table.clients)} clients, {table.rows:,} {split} rows",
-        level=table.level,
+        title=f"{first.data.name}, {clients}, {tables[0].rows:,} {split} rows",
+        level=tables[0].level,
         goal=goal,
-        lines=tuple(_lines([*records, *fitted], split, goal)),
+        lines=tuple(_lines(tables, goal)),
         warnings=tuple(
             f"{name}: {warning}"
             for name, record in zip(names, records, strict=True)
-            for warning in [*record.warnings, *filter(None, [record.served.note])]
+            for warning in filter(None, [*record.warnings, record.served.note])
         ),
     )
 
 
-def _lines(
-    records: Sequence[RunRecord | ReferenceRecord], split: Split, goal: Sequence[str]
-) -> Iterator[Line]:
-    tables = [record.table(split) for record in records]
-    scores = [name for name in _SCORES if any(name in table.overall for table in tables)]
-    for name in ("accuracy", *scores, *goal, "worst_client_accuracy", "client_accuracy_gap"):
-        numbers = tuple(table.get(name) for table in tables)
-        notes: tuple[str, ...] = ()
-        if name == "worst_client_accuracy":
-            worst = [table.worst("accuracy", "clients") for table in tables]
-            notes = tuple("" if client is None else client.name for client in worst)
-        yield Line(part="all", metric=name, numbers=numbers, notes=notes)
-    groups, clients = [t.by_group for t in tables], [t.by_client for t in tables]
-    for attribute, names in groups[0].items():
-        for group in names:
-            slices = [by_group[attribute][group] for by_group in groups]
-            for name in GROUP_METRICS:
-                yield _line("group", f"{attribute} {group}", name, slices)
-    for name_of_client in clients[0]:
-        slices = [by_client[name_of_client] for by_client in clients]
-        violations = [name for name in goal if any(name in part.numbers for part in slices)]
-        for name in ("accuracy", *violations):
-            yield _line("client", name_of_client, name, slices)
+def _opened(run: Run | str | Path) -> tuple[Path | None, RunRecord]:
+    return (run.path, run.record) if isinstance(run, Run) else (Path(run), RunRecord.read(run))
 
 
-def _line(part: Literal["group", "client"], whom: str, name: str, slices: Sequence[Slice]) -> Line:
-    numbers = tuple(part_of_run.get(name) for part_of_run in slices)
-    return Line(part=part, whom=whom, metric=name, numbers=numbers)
+def _lines(tables: Sequence[MetricTable], goal: Sequence[str]) -> Iterator[Line]:
+    """Yield the numbers that are shown of all rows, each group and each client, if measured."""
+    shown: dict[str, tuple[Part, Sequence[str]]] = {
+        "overall": ("all", ("accuracy", *_SCORES, *goal, _WORST, "client_accuracy_gap")),
+        "attribute": ("group", ()),
+        "group": ("group", GROUP_METRICS),
+        "client": ("client", ("accuracy", *goal)),
+    }
+    numbers_by_place = [{place: part for place, _, part in table.places()} for table in tables]
+    for place in numbers_by_place[0]:
+        part, metrics = shown[place[0]]
+        of_runs = [numbers[place] for numbers in numbers_by_place]
+        for metric in metrics:
+            if any(metric in numbers for numbers in of_runs):
+                yield Line(
+                    part=part,
+                    whom=" ".join(place[1:]),
+                    metric=metric,
+                    numbers=tuple(numbers.get(metric) or absent(metric) for numbers in of_runs),
+                    notes=_worst_clients(tables) if metric == _WORST else (),
+                )
+
+
+def _worst_clients(tables: Sequence[MetricTable]) -> tuple[str, ...]:
+    worst = (table.worst("accuracy", "clients") for table in tables)
+    return tuple("" if client is None else client.name for client in worst)
 
 
 @rc_context(STYLE)
@@ -229,10 +233,10 @@ def plot_comparison(comparison: Comparison) -> Figure:
     left: dict[str, list[Line]] = {
         "violation of the goal": [
             line for line in lines if line.metric in comparison.goal and line.part == "all"
-        ],
-        "selection rate": [line for line in lines if line.metric == "selection_rate"],
-        "true positive rate": [line for line in lines if line.metric == "true_positive_rate"],
+        ]
     }
+    for metric in ("selection_rate", "true_positive_rate"):
+        left[metric.replace("_", " ")] = [line for line in lines if line.metric == metric]
     right = [line for line in lines if line.metric == "accuracy"]
     ratios = [len(shown) for shown in left.values()]
     height = 1.6 + 0.14 * (1 + len(comparison.runs)) * max(sum(ratios) + 3, len(right))
@@ -254,32 +258,35 @@ def plot_comparison(comparison: Comparison) -> Figure:
 def _plot_lines(panel: Axes, lines: Sequence[Line], runs: Sequence[str]) -> None:
     """Draw every number as a mark with its interval, runs beneath one another."""
     step = 0.6 / len(runs)
-    # Not clipped: a rate of exactly 0 lies on the frame.
-    point: dict[str, Any] = {"linestyle": "", "clip_on": False}
     for i, run in enumerate(runs):
-        colour = PALETTE[i % len(PALETTE)]
-        heights = [at + step * (i - (len(runs) - 1) / 2) for at in range(len(lines))]
-        numbers = [line.numbers[i] for line in lines]
-        for y, number in zip(heights, numbers, strict=True):
-            if number.interval is not None:
-                panel.plot(number.interval, [y, y], color=colour, linewidth=1.6)
-        values, floors = (
-            [math.nan if value is None else value for value in column]
-            for column in ([n.value for n in numbers], [n.noise_floor for n in numbers])
-        )
-        mark = MARKERS[i % len(MARKERS)]
-        panel.plot(values, heights, marker=mark, color=colour, label=run, **point)
-        if not all(map(math.isnan, floors)):
-            panel.plot(
-                floors, heights, marker="|", markersize=9, markeredgewidth=1.5, color=INK,
-                label="noise floor", **point,
-            )  # fmt: skip
+        heights = np.arange(len(lines)) + step * (i - (len(runs) - 1) / 2)
+        _plot_run(panel, i, run, [line.numbers[i] for line in lines], heights)
     for at in range(1, len(lines)):
         if lines[at].part != lines[at - 1].part:
             panel.axhline(at - 0.5, color=MUTED, linewidth=0.8)
     panel.set_yticks(range(len(lines)), [_label(line) for line in lines])
     panel.set_ylim(len(lines) - 0.5, -0.5)
     panel.grid(axis="x")
+
+
+def _plot_run(
+    panel: Axes, at: int, name: str, numbers: Sequence[Measured], heights: ArrayLike
+) -> None:
+    colour, mark = PALETTE[at % len(PALETTE)], MARKERS[at % len(MARKERS)]
+    # Not clipped: a rate of exactly 0 lies on the frame.
+    point: dict[str, Any] = {"linestyle": "", "clip_on": False}
+    for y, number in zip(np.asarray(heights), numbers, strict=True):
+        if number.interval is not None:
+            panel.plot(number.interval, [y, y], color=colour, linewidth=1.6)
+    # None becomes nan.
+    values = np.array([number.value for number in numbers], dtype=np.float64)
+    floors = np.array([number.noise_floor for number in numbers], dtype=np.float64)
+    panel.plot(values, heights, marker=mark, color=colour, label=name, **point)
+    if not np.isnan(floors).all():
+        panel.plot(
+            floors, heights, marker="|", markersize=9, markeredgewidth=1.5, color=INK,
+            label="noise floor", **point,
+        )  # fmt: skip
 
 
 def _label(line: Line) -> str:

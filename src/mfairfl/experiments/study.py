@@ -43,12 +43,11 @@ class DataVariant(StrictModel):
     @classmethod
     def _short(cls, value: Any) -> Any:
         if isinstance(value, str):
-            key = "config" if value.endswith(".toml") else "name"
-            return {"label": Path(value).stem, key: value}
-        if isinstance(value, dict) and "label" not in value:
-            given = value.get("name") or value.get("config") or ""
-            return {"label": Path(str(given)).stem, **value}
-        return value
+            value = {"config" if value.endswith(".toml") else "name": value}
+        if not isinstance(value, dict):
+            return value
+        source = value.get("name") or value.get("config") or ""
+        return {"label": Path(str(source)).stem, **value}
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -72,25 +71,31 @@ class StrategyVariant(StrategyConfig):
     @model_validator(mode="before")
     @classmethod
     def _short(cls, value: Any) -> Any:
-        given = {"name": value} if isinstance(value, str) else dict(value)
-        given.setdefault("label", given.get("name", ""))
-        given.setdefault("tuned_as", given["label"])
-        return given
+        given = {"name": value} if isinstance(value, str) else value
+        if not isinstance(given, dict):
+            return given
+        label = given.get("label", given.get("name", ""))
+        return {"label": label, "tuned_as": label, **given}
 
     def expanded(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield a label and dotted settings for every point of the grid."""
         given = self.model_extra or {}
         grid = {key: value for key, value in given.items() if isinstance(value, list)}
-        fixed = {key: value for key, value in given.items() if key not in grid}
         for point in itertools.product(*grid.values()):
             chosen = dict(zip(grid, point, strict=True))
             label = " ".join([self.label, *(f"{key}={value}" for key, value in chosen.items())])
-            values = {"name": self.name} | fixed | chosen
+            values = {"name": self.name} | given | chosen
             yield label, {f"strategy.{key}": value for key, value in values.items()}
 
 
 def _seeds(value: Any) -> Any:
     return tuple(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _require_once(key: str, values: Sequence[Any], fix: str) -> None:
+    twice = sorted(value for value in values if values.count(value) > 1)
+    if twice:
+        raise ValueError(f"{key}: {twice[0]!r} appears twice; {fix}")
 
 
 class Study(StrictModel):
@@ -147,27 +152,25 @@ class Study(StrictModel):
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
-        named: tuple[tuple[str, list[Any]], ...] = (
-            ("data", [d.label for d in self.data]),
-            ("strategies", [*self.labels, *dict.fromkeys(self.references)]),
-            ("references", list(self.references)),
-            ("seeds", list(self.seeds)),
-            ("splits", list(self.splits)),
-            ("notions", list(self.notions)),
-            ("protocols", list(self.protocols)),
-        )
-        for what, labels in named:
-            if twice := {label for label in labels if labels.count(label) > 1}:
-                fix = "give it a label" if what in ("data", "strategies") else "give it once"
-                raise ValueError(f"{what}: {sorted(twice)[0]!r} appears twice; {fix}")
+        _require_once("data", [d.label for d in self.data], "give it a label")
+        labels = [*self.labels, *dict.fromkeys(self.references)]
+        _require_once("strategies", labels, "give it a label")
+        for key in ("references", "seeds", "splits", "notions", "protocols"):
+            _require_once(key, getattr(self, key), "give it once")
+        return self
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
         if self.reference is not None and self.reference not in self.labels:
             raise ValueError(f"reference: {unknown('strategy', self.reference, self.labels)}")
-        if self.references and self.kind == "curves":
-            raise ValueError("references: have no rounds to draw; use them with kind = 'table'")
-        if self.kind == "curves" and (len(self.splits) > 1 or len(self.notions) > 1):
-            raise ValueError("kind: curves are drawn for one split and one notion; give one each")
         if "boosting-threshold" in self.references and not self.notions:
             raise ValueError("references: boosting-threshold is fitted for a notion; give notions")
+        if self.kind == "table":
+            return self
+        if self.references:
+            raise ValueError("references: have no rounds to draw; use them with kind = 'table'")
+        if max(len(self.splits), len(self.notions)) > 1:
+            raise ValueError("kind: curves are drawn for one split and one notion; give one each")
         return self
 
     @property
@@ -217,10 +220,9 @@ def load_study(source: str | Path | Mapping[str, Any]) -> Study:
 
     Paths in it are relative to the file.
     """
+    where, folder, values = "study", Path(), source
     if isinstance(source, str | Path):
         where, folder, values = str(source), Path(source).parent, load_toml(Path(source))
-    else:
-        where, folder, values = "study", Path(), dict(source)
     try:
         study = Study.model_validate(values)
     except ValidationError as error:
@@ -255,12 +257,13 @@ def _places(study: Study) -> Iterator[_Place]:
             for key, value in {**study.base, **file}.items()
         }
         rows = {
-            **({} if data.name is None else {"data.name": data.name}),
-            **({} if data.sensitive is None else {"data.sensitive": list(data.sensitive)}),
-            **({} if split == "own" else {"clients.scheme": split}),
-            **({} if not data.options else {"clients.options": data.options}),
+            "data.name": data.name,
+            "data.sensitive": data.sensitive and list(data.sensitive),
+            "clients.scheme": None if split == "own" else split,
+            "clients.options": data.options or None,
             "seed": seed,
         }
+        rows = {key: value for key, value in rows.items() if value is not None}
         where = {"protocol": protocol, "data": data.label, "split": split, "seed": seed}
         yield _Place(where, base, rows)
 
@@ -304,8 +307,9 @@ def _trials_of(
             # Budgets of as many steps are one run.
             options |= {"training.rounds": steps, "training.local_epochs": 1}
         for goal in _goals(study, config):
-            aim = {"fairness.notion": goal} if goal else {}
-            config = make_config(nested(options | aim, place.base), source)
+            if goal:
+                options["fairness.notion"] = goal
+            config = make_config(nested(options, place.base), source)
             yield Trial(**place.where, strategy=label, notion=goal, config=config)
 
 

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -108,8 +109,8 @@ class FinishedStudy:
 def write_table(done: FinishedStudy, published: PublishedFor, sections: Sections) -> StudyResult:
     """Write rows, table and figures into the study's folder."""
     layout, folder = done.layout(), done.folder
-    rows = [_row(*pair) for pair in done.runs] + [_row(*pair) for pair in done.references]
-    frame = pd.DataFrame(rows)
+    finished: list[tuple[Trial, RunRecord | ReferenceRecord]] = [*done.runs, *done.references]
+    frame = pd.DataFrame([_row(trial, record) for trial, record in finished])
     folder.mkdir(parents=True, exist_ok=True)
     write_rows(frame, folder / f"{done.name}-runs")
     long = tabulate(frame, layout, published(layout))
@@ -119,9 +120,8 @@ def write_table(done: FinishedStudy, published: PublishedFor, sections: Sections
         ("tex", study_tables.write_latex(long, layout)),
     ):
         write_atomically(folder / f"{done.name}.{suffix}", content.encode())
-    for protocol in layout.protocols:
-        for split in layout.splits:
-            _draw(done, frame, layout, protocol, split)
+    for protocol, split in product(layout.protocols, layout.splits):
+        _draw(done, frame, layout, protocol, split)
     return StudyResult(
         folder=folder, runs=frame, table=long, text=study_tables.write_text(long, layout)
     )
@@ -157,32 +157,10 @@ def _place(trial: Trial) -> dict[str, Any]:
 
 
 def _row(trial: Trial, record: RunRecord | ReferenceRecord) -> dict[str, Any]:
-    test, train = record.table("test"), record.table("train")
-    # Those of losses have no floor.
-    violations = [
-        name for item in decision_notions() if (name := f"{item.name}_violation") in test.overall
-    ]
-    losses = [n for n in test.overall if n.endswith("_violation") and n not in violations]
-    attributes = _attributes(record)
-    overall = (*_OVERALL, *violations, *losses, *_CLIENTS, "worst_client_accuracy")
+    test = record.table("test")
     return {
         **_place(trial),
-        **{name: _number(test[name].value) for name in overall},
-        **{name: _number(test.get(name).value) for name in _SCORES},
-        **{f"largest_client_{name}": _largest_at_a_client(test, name) for name in violations},
-        **{
-            f"{name}[{attribute}]": _number(test.measures(attribute)[name].value)
-            for name in violations
-            for attribute in (attributes if len(attributes) > 1 else ())
-        },
-        **{f"floor_{name}": _number(test[name].noise_floor) for name in (*violations, *_CLIENTS)},
-        # The best accuracy that any classifier could have at the run's own violations.
-        **{
-            f"frontier_{name}": _best(record, name.removesuffix("_violation"), test[name].value)
-            for name in violations
-        },
-        "train_accuracy": _number(train["accuracy"].value),
-        **{f"train_{name}": _number(train[name].value) for name in violations},
+        **_numbers(record, test),
         "constant_accuracy": _number(test.constant_classifier["accuracy"]),
         "pooled_reference": trial.pooled,
         # What makes good numbers doubtful.
@@ -193,6 +171,31 @@ def _row(trial: Trial, record: RunRecord | ReferenceRecord) -> dict[str, Any]:
         "data_sha256": record.data.sha256,
         "version": record.versions["mfairfl"],
     }
+
+
+def _numbers(record: RunRecord | ReferenceRecord, test: MetricTable) -> dict[str, float]:
+    """Return the numbers that a study shows of a model, by their columns."""
+    train = record.table("train")
+    # Those of losses have no floor.
+    violations = [
+        name for item in decision_notions() if (name := f"{item.name}_violation") in test.overall
+    ]
+    losses = [n for n in test.overall if n.endswith("_violation") and n not in violations]
+    overall = (*_OVERALL, *violations, *losses, *_CLIENTS, "worst_client_accuracy", *_SCORES)
+    numbers = {name: _number(test.get(name).value) for name in overall}
+    for name in violations:
+        numbers[f"largest_client_{name}"] = _largest_at_a_client(test, name)
+    attributes = _attributes(record)
+    if len(attributes) > 1:
+        for name, attribute in product(violations, attributes):
+            numbers[f"{name}[{attribute}]"] = _number(test.measures(attribute)[name].value)
+    for name in (*violations, *_CLIENTS):
+        numbers[f"floor_{name}"] = _number(test[name].noise_floor)
+    for name in violations:
+        # The best accuracy that any classifier could have at the run's own violations.
+        notion = name.removesuffix("_violation")
+        numbers[f"frontier_{name}"] = _best(record, notion, test[name].value)
+    return numbers | {f"train_{n}": _number(train[n].value) for n in ("accuracy", *violations)}
 
 
 def _number(value: float | None) -> float:
@@ -227,7 +230,7 @@ def _draw(
     done: FinishedStudy, frame: pd.DataFrame, layout: TableLayout, protocol: str, split: str
 ) -> None:
     """Draw accuracy against violation for each notion, the clients, the multipliers."""
-    words = [done.name, *([split] if len(layout.splits) > 1 else []), protocol]
+    words = [done.name, *[split] * (len(layout.splits) > 1), protocol]
 
     def save(figure: Figure, what: str) -> None:
         save_figure(figure, done.folder / "-".join([*words, what]), kinds=_KINDS)
@@ -248,7 +251,7 @@ def _draw(
         (trial, record)
         for trial, record in done.runs
         if (trial.protocol, trial.split) == (protocol, split)
-        and trial.notion in {"", *layout.notions[:1]}
+        and trial.notion in ("", *layout.notions[:1])
     ]
     clients = [
         {**_place(trial), "client": client.name, "accuracy": client["accuracy"].value}
@@ -256,28 +259,31 @@ def _draw(
         for client in record.table("test").clients
     ]
     save(plot_client_bars(pd.DataFrame(clients)), "clients")
-    # Of each data set the first seed's run.
+    multipliers = _multipliers(done, [trial for trial, _ in here], layout.reference)
+    if len(multipliers):
+        save(histories.plot_multipliers(multipliers), "multipliers")
+
+
+def _multipliers(done: FinishedStudy, trials: Sequence[Trial], reference: str) -> pd.DataFrame:
+    """Return the reference's multipliers over rounds, of each data set the first seed's."""
     firsts: dict[str, Trial] = {}
-    for trial, _ in here:
-        if trial.notion and trial.strategy == layout.reference:
+    for trial in trials:
+        if trial.notion and trial.strategy == reference:
             firsts.setdefault(trial.data, trial)
-    multipliers = [
+    parts = [
         histories.multiplier_history(done.directory(trial)).assign(run=data)
         for data, trial in firsts.items()
     ]
-    if any(len(history) for history in multipliers):
-        save(histories.plot_multipliers(pd.concat(multipliers, ignore_index=True)), "multipliers")
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
 def _frontiers(done: FinishedStudy, split: str, notion: str) -> dict[str, tuple[Any, Any]]:
     """Return each data set's best accuracy at every violation, on the first seed's rows."""
-    frontiers: dict[str, tuple[Any, Any]] = {}
+    bounds, frontiers = np.linspace(0, _WIDEST, _STEPS), {}
     for trial, record in done.runs:
-        if trial.split != split or trial.data in frontiers:
-            continue
-        bounds = np.linspace(0, _WIDEST, _STEPS)
-        best = [_best(record, notion, float(bound)) for bound in bounds]
-        frontiers[trial.data] = (bounds, np.array(best))
+        if trial.split == split and trial.data not in frontiers:
+            best = [_best(record, notion, float(bound)) for bound in bounds]
+            frontiers[trial.data] = (bounds, np.array(best))
     return frontiers
 
 

@@ -42,6 +42,19 @@ class StudyWatcher(Protocol):
         """Record a completed round of a run."""
 
 
+class Unwatched:
+    """Ignores the progress of a list of runs."""
+
+    def stage(self, what: str) -> None:
+        """Ignore what is being done."""
+
+    def begin(self, name: str, runs: Mapping[str, PlannedRun]) -> None:
+        """Ignore the start of a list of runs."""
+
+    def on_round(self, out: str, round_: int, rounds: int) -> None:
+        """Ignore a completed round."""
+
+
 @overload
 def compare(  # type: ignore[overload-overlap]
     runs_or_study: str | Path | Mapping[str, Any] | Study,
@@ -144,24 +157,23 @@ def run_study(
     """
     started, folder = time.perf_counter(), out / "runs"
     work, pooled = trials(study), reference_trials(study)
-    paths = {trial.directory(folder): trial for trial in work}
-    runs = [(trial.config, path) for path, trial in paths.items()]
+    configs = {trial.directory(folder): trial.config for trial in work}
+    runs = [(config, path) for path, config in configs.items()]
+    fitted = {trial.directory(folder): trial for trial in pooled}
     fits = [
         ReferenceRequest(name=known_reference(trial.strategy), config=trial.config, out=path)
-        for path, trial in {trial.directory(folder): trial for trial in pooled}.items()
+        for path, trial in fitted.items()
     ]
-    if watcher is not None:
-        watcher.begin(name, planned_runs(runs, fits))
-    records = run_many(runs, fits, progress=None if watcher is None else watcher.on_round)
-    if watcher is not None:
-        watcher.stage("writing tables and figures")
-    by_path = dict(zip(paths, records, strict=True))
-    fitted_by_path = {fit.out: ReferenceRecord.read(fit.out) for fit in fits}
+    watcher = watcher or Unwatched()
+    watcher.begin(name, planned_runs(runs, fits))
+    records = run_many(runs, fits, progress=watcher.on_round)
+    watcher.stage("writing tables and figures")
+    by_path = dict(zip(configs, records, strict=True))
     done = FinishedStudy(
         name=name,
         study=study,
         runs=[(trial, by_path[trial.directory(folder)]) for trial in work],
-        references=[(trial, fitted_by_path[trial.directory(folder)]) for trial in pooled],
+        references=[(trial, ReferenceRecord.read(trial.directory(folder))) for trial in pooled],
         folder=out,
     )
     if study.kind == "table":
@@ -196,7 +208,7 @@ def _write_costs(done: FinishedStudy, seconds: float) -> None:
     }
     if fits := {record.identity: record.seconds for _, record in done.references}:
         minutes = round(sum(fits.values()) / 60, 1)
-        costs = {"references": len(fits), "processor_minutes_of_all_references": minutes}
-        made[done.name] |= costs
+        made[done.name]["references"] = len(fits)
+        made[done.name]["processor_minutes_of_all_references"] = minutes
     text = json.dumps(made, indent=2, sort_keys=True) + "\n"
     write_atomically(path, text.encode())

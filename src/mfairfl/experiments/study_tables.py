@@ -263,11 +263,9 @@ def write_markdown(
         for data, split in product(layout.data, layout.splits):
             place = (protocol, data, split)
             parts.append(f"### {markdown_escaped(f'{data}, split {split}')}")
-            tables = [_table(numbers, place, layout, layout.models)]
-            tables += [
-                _table(numbers, place, layout, [notion], main=False) for notion in layout.models
-            ]
-            parts += [table.to_markdown() for table in tables]
+            parts.append(_table(numbers, place, layout, layout.models).to_markdown())
+            for notion in layout.models:
+                parts.append(_table(numbers, place, layout, [notion], main=False).to_markdown())
     return "\n\n".join(parts) + "\n"
 
 
@@ -316,25 +314,26 @@ def _table(
     A column is a number of the models of one notion, which its heading names if it is `short`;
     else the caption does.
     """
+    attributes = layout.named_attributes(place[1])
     cells = [
         (notion, measure)
         for notion in notions
-        for measure in measures(notion, layout.named_attributes(place[1]))
+        for measure in measures(notion, attributes)
         if measure.main == main
     ]
-    heads = [
-        f"{short_name(notion)}: {measure.heading}" if short and notion else measure.heading
-        for notion, measure in cells
-    ]
-    rows: list[Sequence[str] | Block] = []
-    for name in (*layout.strategies, *layout.pooled_references):
-        mark = f" {POOLED}" if name in layout.pooled_references else ""
-        if mark and name == layout.pooled_references[0]:
-            rows.append(Block(f"pooled references {POOLED}"))
-        texts = (numbers.text(place, name, notion, measure) for notion, measure in cells)
-        rows.append([name + mark, *texts])
+    columns = [Head("method", numeric=False)]
+    for notion, measure in cells:
+        named = f"{short_name(notion)}: " if short and notion else ""
+        columns.append(Head(named + measure.heading, numeric=False))
+
+    def row(name: str, mark: str = "") -> list[str]:
+        return [name + mark, *(numbers.text(place, name, *cell) for cell in cells)]
+
+    rows: list[Sequence[str] | Block] = [row(name) for name in layout.strategies]
+    if layout.pooled_references:
+        rows.append(Block(f"pooled references {POOLED}"))
+        rows += [row(name, f" {POOLED}") for name in layout.pooled_references]
     caption = "" if short else notions[0].replace("_", " ")
-    columns = [Head(head, numeric=False) for head in ("method", *heads)]
     return DisplayTable(caption=caption, columns=columns, rows=rows)
 
 

@@ -82,7 +82,7 @@ class Slice(DocumentedModel):
 
     def get(self, name: str) -> Measured:
         """Return a number; an undefined one if it was not measured."""
-        return self.numbers.get(name) or _absent(name)
+        return self.numbers.get(name) or absent(name)
 
 
 class Section(DocumentedModel):
@@ -274,7 +274,7 @@ class MetricTable:
         >>> MetricTable(level=0.95, overall={}).get("roc_auc").undefined
         'not measured'
         """
-        return self.overall.get(name) or _absent(name)
+        return self.overall.get(name) or absent(name)
 
     @property
     def rows(self) -> int:
@@ -431,7 +431,8 @@ class MetricTable:
         )
 
 
-def _absent(name: str) -> Measured:
+def absent(name: str) -> Measured:
+    """Return what stands for a number that was not measured."""
     return Measured(name=name, value=None, undefined="not measured")
 
 

@@ -68,17 +68,14 @@ def write_verdicts(long: pd.DataFrame, layout: TableLayout) -> list[str]:
     if long["published"].isna().all():
         return []
     cells, split = StudyNumbers(long), layout.splits[0]
-    head = ["data", "protocol", *(["notion"] if layout.notions else []), "accuracy", "higher?"]
-    head += ["violation", "as low?"] if layout.notions else []
-    lines = [
-        [
-            data,
-            protocol,
-            *([notion.replace("_", " ")] if notion else []),
-            *_claims(cells, layout, (protocol, data, split), notion),
-        ]
-        for data, protocol, notion in product(layout.data, layout.protocols, layout.models)
-    ]
+    head = ["data", "protocol", "accuracy", "higher?"]
+    if layout.notions:
+        head = ["data", "protocol", "notion", *head[2:], "violation", "as low?"]
+    lines = []
+    for data, protocol, notion in product(layout.data, layout.protocols, layout.models):
+        place = (protocol, data, split)
+        named = [notion.replace("_", " ")] * bool(notion)
+        lines.append([data, protocol, *named, *_claims(cells, layout, place, notion)])
     several = any(layout.named_attributes(data) for data in layout.data)
     notes = [
         f"{layout.reference}, split {split}: mean ± standard deviation over seeds (published).",
@@ -309,9 +306,8 @@ def _heterogeneity(high: pd.DataFrame, low: pd.DataFrame) -> str:
 def _mean(rows: pd.DataFrame) -> str:
     if rows.empty:
         return ""
-    row = rows.iloc[0]
-    published = "" if pd.isna(row["published"]) else f" ({number(row['published'])})"
-    return f"{number(row['mean'])} ± {number(row['std'])}{published}"
+    row: Any = next(rows.itertuples())
+    return spread(row) + ("" if pd.isna(row.published) else f" ({number(row.published)})")
 
 
 def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -20,7 +20,7 @@ from mfairfl.experiments.study_run import StudyWatcher, run_study
 from mfairfl.experiments.study_tables import TableLayout
 from mfairfl.experiments.tabulate import Published
 from mfairfl.files import write_atomically
-from mfairfl.paper import PAPER, experiment_names
+from mfairfl.paper import experiment_names
 from mfairfl.paper.claims import write_claims, write_verdicts
 
 _DATA = ("adult", "compas", "bank")
@@ -93,11 +93,8 @@ def reproduce(
         results[name] = run_study(
             name, study, out, watcher=watcher, published=published, sections=write_verdicts
         )
-    tables = {
-        name: read_csv(out / f"{name}.csv")
-        for name in PAPER
-        if name.startswith("table") and (out / f"{name}.csv").exists()
-    }
+    files = {name: out / f"{name}.csv" for name in _COLUMNS}
+    tables = {name: read_csv(file) for name, file in files.items() if file.exists()}
     if tables:
         write_atomically(out / "reproduction.md", write_claims(tables).encode())
     return results

@@ -22,7 +22,7 @@ import pandas as pd
 from mfairfl.experiments.search import space as spaces
 from mfairfl.experiments.search.trials import Scored, choose, mean_of
 from mfairfl.experiments.study import StrategyVariant, Study, Trial, load_study, run_name, trials
-from mfairfl.experiments.study_run import StudyWatcher
+from mfairfl.experiments.study_run import StudyWatcher, Unwatched
 from mfairfl.files import write_atomically
 from mfairfl.randomness import stream
 from mfairfl.runs.config import Config, make_config
@@ -79,6 +79,13 @@ class Subject:
     reason: str = ""
     rows: list[dict[str, Any]] = field(default_factory=list)
 
+    def rank(self, scores: Sequence[Scored], tolerance: float) -> None:
+        """Put the settings into the order of their scores, best first."""
+        order = ranked(scores, tolerance)
+        self.settings = [self.settings[place] for place in order]
+        self.scores = [scores[place] for place in order]
+        self.reason = choose(self.scores, tolerance).reason
+
 
 def candidates(variant: StrategyVariant, count: int, seed: int) -> list[Setting]:
     """Return `count` settings from a method's grids, the defaults first, without repetition.
@@ -131,15 +138,13 @@ def halve(
         ]
         records = iter(run(configs))
         for subject in tuned:
-            scores = []
-            for setting in subject.settings:
-                score = _score(subject.trial, list(itertools.islice(records, len(rung.folds))))
-                scores.append(score)
+            scores = [
+                _score(subject.trial, list(itertools.islice(records, len(rung.folds))))
+                for _ in subject.settings
+            ]
+            for setting, score in zip(subject.settings, scores, strict=True):
                 subject.rows.append(_row(subject.trial, setting, number, rung, score))
-            order = ranked(scores, tolerance)
-            subject.settings = [subject.settings[place] for place in order]
-            subject.scores = [scores[place] for place in order]
-            subject.reason = choose(subject.scores, tolerance).reason
+            subject.rank(scores, tolerance)
 
 
 def ranked(scores: Sequence[Scored], tolerance: float) -> list[int]:
@@ -171,14 +176,17 @@ def _config(trial: Trial, setting: Setting, fold: int, rung: Rung) -> Config:
 
 def _score(trial: Trial, records: Sequence[RunRecord]) -> Scored:
     """Return means over folds; the violation is the notion's, or the spread of the clients."""
-    # A method without a protected party has nothing to keep small.
-    protects = trial.config.strategy.create().card.protects != "nothing"
-    metric = spaces.default_metrics(trial.config)[0] if protects else None
     tests = [record.table("test") for record in records]
+    violation = floor = 0.0
+    # A method without a protected party has nothing to keep small.
+    if trial.config.strategy.create().card.protects != "nothing":
+        small = [test.get(spaces.default_metrics(trial.config)[0]) for test in tests]
+        violation = mean_of([number.value for number in small])
+        floor = mean_of([number.noise_floor for number in small])
     return Scored(
         accuracy=mean_of([test["accuracy"].value for test in tests]),
-        violation=mean_of([test.get(metric).value for test in tests]) if metric else 0.0,
-        floor=mean_of([test.get(metric).noise_floor for test in tests]) if metric else 0.0,
+        violation=violation,
+        floor=floor,
         constant_accuracy=mean_of([test.constant_classifier["accuracy"] for test in tests]),
     )
 
@@ -215,24 +223,20 @@ def write_lock(tuned: Sequence[Subject], title: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def make_lock(
-    file: Path,
-    out: Path,
-    *,
-    watcher: StudyWatcher | None = None,
-) -> None:
+def make_lock(file: Path, out: Path, *, watcher: StudyWatcher | None = None) -> None:
     """Choose hyper-parameters for every method of a study file; write them and all trials.
 
     `out` then holds lock.toml and tuning.csv.
     """
     study = load_study(file)
 
+    shown = watcher or Unwatched()
+
     def run(configs: Sequence[Config]) -> list[RunRecord]:
         names = [run_name(("tuning", c.data.name or "own", c.strategy.name), c) for c in configs]
         work = [(c, out / "runs" / name) for c, name in zip(configs, names, strict=True)]
-        if watcher is not None:
-            watcher.begin("tuning", planned_runs(work))
-        return run_many(work, progress=None if watcher is None else watcher.on_round)
+        shown.begin("tuning", planned_runs(work))
+        return run_many(work, progress=shown.on_round)
 
     tuned = subjects(study, RUNGS[0].settings)
     halve(tuned, run)

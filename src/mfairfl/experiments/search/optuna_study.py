@@ -59,6 +59,19 @@ class SearchWatcher(Protocol):
         """Record a complete trial, and how many there are in total."""
 
 
+class _Unwatched:
+    """Ignores the progress of a search."""
+
+    def on_start(self, complete: int) -> None:
+        """Ignore how many trials there are."""
+
+    def on_round(self, share: float) -> None:
+        """Ignore a part of a trial."""
+
+    def on_trial(self, trial: SearchTrial, complete: int) -> None:
+        """Ignore a complete trial."""
+
+
 def tune(
     config: Config | str | Path | Mapping[str, Any],
     out: str | Path,
@@ -136,8 +149,8 @@ def tune(
             values = own_values(config, search.space)
             start = {key: _encoded(search.space[key], value) for key, value in values.items()}
             opened.enqueue_trial(start, skip_if_exists=True)
-        if watcher is not None:
-            watcher.on_start(_complete(opened))
+        watcher = watcher or _Unwatched()
+        watcher.on_start(_complete(opened))
         while (trial := _next_trial(opened, owner, trials)) is not None:
             _carry_out(search, opened, trial, folder, watcher)
         result = _outcome(search, opened, tolerance)
@@ -150,7 +163,7 @@ def _carry_out(
     study: optuna.Study,
     trial: optuna.Trial,
     folder: Path,
-    watcher: SearchWatcher | None,
+    watcher: SearchWatcher,
 ) -> None:
     """Run a trial's folds side by side and report to the study; a stopped one is resumed."""
     values = {key: _suggested(trial, key, part) for key, part in search.space.items()}
@@ -166,8 +179,7 @@ def _carry_out(
 
     def progress(run: str, rounds: int, of: int) -> None:
         done[run] = rounds / max(of, 1)
-        if watcher is not None:
-            watcher.on_round(sum(done.values()) / len(runs))
+        watcher.on_round(sum(done.values()) / len(runs))
 
     records = run_many(runs, progress=progress)
     _same_for_all(study, "data", {"data's sha256": records[0].data.sha256})
@@ -176,8 +188,7 @@ def _carry_out(
     measured = SearchTrial(**place, metrics=search.metrics, folds=tuple(folds))
     trial.set_user_attr("folds", folds)
     study.tell(trial, [measured.mean("accuracy"), measured.violation])
-    if watcher is not None:
-        watcher.on_trial(measured, _complete(study))
+    watcher.on_trial(measured, _complete(study))
 
 
 def _complete(study: optuna.Study) -> int:
