@@ -16,6 +16,7 @@ import federations as fed
 from mfairfl.errors import ConfigError
 from mfairfl.experiments.search.halving import make_lock
 from mfairfl.experiments.study import load_study, trials
+from mfairfl.paper import PAPER
 from mfairfl.paper import reproduce as paper
 from one_process import in_one_process
 
@@ -236,7 +237,7 @@ def test_an_unknown_experiment_is_named_with_the_known_ones(tmp_path):
         paper.reproduce(["table1"], tmp_path)
 
 
-@pytest.mark.parametrize("name", [*paper.PAPER, "tune"])
+@pytest.mark.parametrize("name", [*PAPER, "tune"])
 def test_the_paper_s_files_are_valid(name):
     study = load_study(paper.studies_folder() / f"{name}.toml")
     assert {d.label for d in study.data} == {"adult", "compas", "bank"}
