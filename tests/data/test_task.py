@@ -72,7 +72,7 @@ def test_name_defaults_to_the_column():
 @pytest.mark.parametrize(
     ("sensitive", "levels"),
     [
-        ({}, None),
+        ({}, ()),
         ({"bins": (AGE,), "rest": "other"}, ("25-60", "other")),
         ({"bins": (AGE,), "rest": "other", "groups": ("other", "25-60")}, ("other", "25-60")),
         ({"groups": ("b", "a")}, ("b", "a")),

@@ -292,7 +292,7 @@ def _fitting(profiles: Sequence[Profile], task: Task) -> int:
 
 def _check_groups(sensitive: Sequence[Sensitive]) -> None:
     """Refuse groups of which there are too many to compare."""
-    sizes = [len(s.levels or ()) for s in sensitive]
+    sizes = [len(s.levels) for s in sensitive]
     for s, size in zip(sensitive, sizes, strict=True):
         if not s.bins and size > MOST_GROUPS:
             raise DataError(
@@ -345,7 +345,7 @@ def _may_lack(sensitive: Sensitive, task: Task) -> bool:
     """Return whether rows without a value may be not recorded; a bin may claim them instead."""
     claimed = sensitive.bin_of_value.get(MISSING, MISSING) != MISSING
     as_level = task.policy(sensitive.column) == "level"
-    return MISSING in (sensitive.levels or ()) or (as_level and not claimed)
+    return MISSING in sensitive.levels or (as_level and not claimed)
 
 
 def _with_unrecorded(sensitive: Sensitive, profiles: Sequence[Profile], task: Task) -> Sensitive:
@@ -414,9 +414,8 @@ def _other_values(profile: Profile, task: Task) -> Iterator[str]:
     agreed = [("label", task.label, set(label_codes(label, task)), fix)]
     for s in task.sensitive:
         if not s.bins and s.rest is None:
-            groups = s.levels or ()
-            fix = f"agreed groups are {', '.join(groups)}: add bins, or rest, to the task"
-            agreed.append(("sensitive", s.column, set(groups), fix))
+            fix = f"agreed groups are {', '.join(s.levels)}: add bins, or rest, to the task"
+            agreed.append(("sensitive", s.column, set(s.levels), fix))
     for role, name, values, fix in agreed:
         if odd := sorted(profile.levels(name).keys() - values):
             yield f"{role} column '{name}' holds '{odd[0]}'; {fix}"

@@ -214,7 +214,7 @@ def group_codes(
     ([1, 0, 0, 1], ('f', 'm'))
     """
     levels = sensitive.levels or tuple(sorted(column.counts))
-    if sensitive.levels is None and len(levels) > MOST_GROUPS:
+    if not sensitive.levels and len(levels) > MOST_GROUPS:
         raise DataError(
             f"{column.table}: sensitive column '{column.name}' has {len(levels)} distinct values "
             f"('{levels[0]}', '{levels[1]}', ...): form a few groups with bins"

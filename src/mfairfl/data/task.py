@@ -107,7 +107,7 @@ class Sensitive(StrictModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         where = f"sensitive attribute '{self.name}'"
-        if self.rest is not None and self.levels is None:
+        if self.rest is not None and not self.levels:
             raise ConfigError(f"{where}: rest '{self.rest}' needs bins or groups as well")
         for a, b in itertools.combinations(self.bins, 2):
             if (value := _overlap(a, b)) is not None:
@@ -115,7 +115,7 @@ class Sensitive(StrictModel):
                     f"{where}: bins '{a.name}' and '{b.name}' both contain {value}: "
                     "bins are closed intervals and may not overlap"
                 )
-        levels = self.levels or ()
+        levels = self.levels
         if (name := _repeated(levels)) is not None:
             raise ConfigError(f"{where}: group '{name}' occurs twice: give each its own name")
         bins = {b.name for b in self.bins} | ({self.rest} if self.rest is not None else set())
@@ -127,12 +127,12 @@ class Sensitive(StrictModel):
         return self
 
     @property
-    def levels(self) -> tuple[str, ...] | None:
-        """The groups in the order of their codes, or None if the table decides."""
+    def levels(self) -> tuple[str, ...]:
+        """The groups in the order of their codes; none if the table decides."""
         rest = () if self.rest is None else (self.rest,)
         if self.groups is not None:
             return self.groups + tuple(name for name in rest if name not in self.groups)
-        return tuple(b.name for b in self.bins) + rest if self.bins else None
+        return tuple(b.name for b in self.bins) + rest if self.bins else ()
 
     @property
     def bin_of_value(self) -> dict[str, str]:
@@ -325,7 +325,7 @@ class Task(Reading):
     @property
     def attributes(self) -> tuple[Attribute, ...]:
         """The sensitive attributes of a resolved task, with their groups."""
-        return tuple(Attribute(s.name, s.levels or ()) for s in self.sensitive)
+        return tuple(Attribute(s.name, s.levels) for s in self.sensitive)
 
     def unnamed_as_unrecorded(self) -> Task:
         """Return the task with sensitive values outside the named groups read as ``?``."""

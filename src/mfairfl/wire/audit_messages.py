@@ -138,7 +138,7 @@ class SentModel(StrictModel):
     def attributes(self) -> tuple[Attribute, ...]:
         """The attributes of an audit of the model; rows in no group of the task are ``?``."""
         chosen = [s for s in self.task.sensitive if s.name in self.audited]
-        return tuple(Attribute(s.name, s.with_unrecorded(()).levels or ()) for s in chosen)
+        return tuple(Attribute(s.name, s.with_unrecorded(()).levels) for s in chosen)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -104,7 +104,7 @@ def read_profile(name: str, packet: Packet, task: Task) -> Profile:
     for sensitive in task.sensitive:
         count = len(profile.levels(sensitive.column))
         values = f"'{sensitive.column}' has {count} distinct values"
-        few = sensitive.levels is not None or count <= MOST_GROUPS
+        few = bool(sensitive.levels) or count <= MOST_GROUPS
         require(few, f"sensitive column {values}; form a few groups with bins")
     return profile
 
