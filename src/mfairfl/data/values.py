@@ -188,6 +188,7 @@ MISSING_NUMBERS = frozenset({MISSING, "NA", "N/A", "NaN", "nan", "NULL", "null",
 
 _SIGNS = "$€£¥"
 _DRESS = re.compile(rf"([+-]?)\s*[{_SIGNS}]?\s*(.*?)\s*[{_SIGNS}%]?")
+_DIGIT = re.compile(r"\d")
 _LEADING_ZERO = re.compile(r"[+-]?0\d")
 _THOUSANDS_POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
 _THOUSANDS_COMMAS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
@@ -337,7 +338,8 @@ def _candidates(texts: Sequence[str], stated: ColumnRules) -> Iterator[ColumnRul
         if stated.decimal in (None, mark) and stated.thousands in (None, gap):
             decimal = stated.decimal if mark == "." else mark
             updates.append({"decimal": decimal, "thousands": gap or stated.thousands})
-    updates += [{"date": date} for date in _DATES]
+    if 2 * sum(_DIGIT.search(text) is not None for text in sample) >= len(sample):
+        updates += [{"date": date} for date in _DATES]
     for update in updates:
         rules = stated.model_copy(update=update)
         if (np.abs(parse(sample, rules)) <= LARGEST).mean() >= 0.5:
