@@ -84,16 +84,12 @@ class SuperLink:
     def update_keys(self) -> None:
         """Register the silos' keys, except revoked ones, which are unregistered."""
         registered = keys.read_registered(self._server.registered)
-        revoked = self._settings.revoked_keys()
-        new = {
-            key: name
-            for key, name in self._settings.members().items()
-            if key.decode() not in registered and key not in revoked
-        }
-        if new:
+        known = {key.encode() for key in registered} | self._settings.revoked_keys()
+        members = self._settings.members()
+        if new := [key for key in members if key not in known]:
             with self._control("a key cannot be registered") as client:
-                for key, name in new.items():
-                    request = control_pb2.RegisterNodeRequest(public_key=key, name=name)
+                for key in new:
+                    request = control_pb2.RegisterNodeRequest(public_key=key, name=members[key])
                     try:
                         client.RegisterNode(request)
                     except httpx.HTTPStatusError as error:

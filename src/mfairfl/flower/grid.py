@@ -213,24 +213,25 @@ class GridTransport:
         if not messages:
             return []
         end, signals = time.monotonic() + self.deadline, self.signals
-        lookout = None if signals is None else _Lookout(signals, self._keys)
+        choose: Callable[[list[Message]], list[Message]] = list  # all of them
+        pause = _POLL
+        if signals is not None:
+            choose, pause = _Lookout(signals, self._keys).choose, _GLANCE
         # A list: the deployed Grid iterates over the messages twice. It names those it accepted.
         left = set(filter(None, self.grid.push_messages(messages)))
         if signals is not None:
             signals.announce_messages()
         sent = {message.metadata.message_id: message for message in messages}
         replies: list[Message] = []
-        over = False
-        while left and not over:  # the Grid's own waiting looks every three seconds only
+        while left:  # the Grid's own waiting looks every three seconds only
             over = time.monotonic() >= end
             waited_for = [sent[name] for name in sorted(left)]
-            if lookout is not None and not over:
-                waited_for = lookout.choose(waited_for)
-            arrived = self._pull(waited_for)
+            arrived = self._pull(waited_for if over else choose(waited_for))
             replies += arrived
             left -= {reply.metadata.reply_to_message_id for reply in arrived}
-            if left and not over:
-                time.sleep(_POLL if lookout is None else _GLANCE)
+            if over:
+                break
+            time.sleep(pause if left else 0)
         return replies
 
     def _pull(self, messages: list[Message]) -> list[Message]:

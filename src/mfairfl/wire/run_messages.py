@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
 
@@ -259,16 +259,16 @@ class TrainAnswer(SiloAnswer):
     control: Annotated[dict[str, _Update], RowChange()] = Field(default_factory=dict)
 
 
+def _tables(measured: Mapping[Split, Statistics]) -> dict[Split, np.ndarray]:
+    return {s: np.stack([getattr(sums, name) for name in SUMS]) for s, sums in measured.items()}
+
+
 def answer_message(answer: Answer) -> SiloAnswer:
     """Return the message that says what a client answers."""
     if isinstance(answer, dict):
         return ScoreAnswer(scores={s: ScoreArrays.of(sums) for s, sums in answer.items()})
     if isinstance(answer, tuple):
-        tables = (
-            {s: np.stack([getattr(sums, name) for name in SUMS]) for s, sums in measured.items()}
-            for measured in answer
-        )
-        return MeasureAnswer(sums=tuple(tables))
+        return MeasureAnswer(sums=tuple(_tables(measured) for measured in answer))
     changes = {str(i): report.control_change for i, report in enumerate(answer)}
     return TrainAnswer(
         reports=tuple(_Outcome.model_validate(report, from_attributes=True) for report in answer),
