@@ -286,19 +286,18 @@ def _print_choice(tuned: SearchResult, folder: Path) -> None:
     from mfairfl.display.numbers import DECIMAL  # noqa: PLC0415
 
     search, best = tuned.search, tuned.best
-    shown = [trial for trial in tuned.complete if trial.number in (*tuned.pareto, best.number)]
-    shown.sort(key=lambda trial: -trial.mean("accuracy"))
     heads = {"accuracy": "accuracy", "constant_accuracy": "constant classifier"}
     for metric in search.metrics:
         heads |= {metric: metric.replace("_", " "), f"floor_{metric}": "noise floor"}
-    rows = [
-        [
-            f"{trial.number}{' *' if trial.number == best.number else ''}",
-            *(f"{x:.4g}" if isinstance(x, float) else str(x) for x in trial.values.values()),
-            *(DECIMAL.one(trial.mean(name)) for name in heads),
-        ]
-        for trial in shown
-    ]
+
+    def row(trial: SearchTrial) -> list[str]:
+        values = trial.values.values()
+        settings = [f"{x:.4g}" if isinstance(x, float) else str(x) for x in values]
+        means = [DECIMAL.one(trial.mean(name)) for name in heads]
+        return [f"{trial.number}" + " *" * (trial.number == best.number), *settings, *means]
+
+    shown = [trial for trial in tuned.complete if trial.number in (*tuned.pareto, best.number)]
+    rows = [row(trial) for trial in sorted(shown, key=lambda trial: -trial.mean("accuracy"))]
     columns = ["trial", *(key.rpartition(".")[2] for key in search.space), *heads.values()]
     print_table(DisplayTable.of(columns, rows, numeric=range(1, len(columns))))
     print_text(

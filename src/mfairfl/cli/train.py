@@ -247,9 +247,9 @@ def _print_prediction(
     typer.echo(f"{facts['out']}: {rows:,} rows, {favourable:,} decided {favoured}")
     for note in notes:
         typer.echo(f"note: {note}")
-    if facts["threshold"] is not None:
-        above = f"decided above {facts['threshold']:g}"
-        typer.echo(f"{above}; the run measured decisions above 0.5")
+    threshold = facts["threshold"]
+    if threshold is not None:
+        typer.echo(f"decided above {threshold:g}; the run measured decisions above 0.5")
     if predictor.randomised:
         typer.echo("the model is randomised: decisions were drawn at random with seed 0")
     if metrics is not None:

@@ -182,12 +182,14 @@ def compare_runs(
         level=tables[0].level,
         goal=goal,
         lines=tuple(_lines(tables, goal)),
-        warnings=tuple(
-            f"{name}: {warning}"
-            for name, record in zip(names, records, strict=True)
-            for warning in filter(None, [*record.warnings, record.served.note])
-        ),
+        warnings=tuple(_warnings(names, records)),
     )
+
+
+def _warnings(names: Sequence[str], records: Sequence[RunRecord]) -> Iterator[str]:
+    for name, record in zip(names, records, strict=True):
+        for warning in filter(None, [*record.warnings, record.served.note]):
+            yield f"{name}: {warning}"
 
 
 def _opened(run: Run | str | Path) -> tuple[Path | None, RunRecord]:
