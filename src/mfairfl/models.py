@@ -46,12 +46,17 @@ _VECTOR = 16  # float32 numbers in 64 bytes: the alignment of torch's memory
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One layer's matrix (S, inputs, outputs) and bias (S, outputs) in a stack of weights."""
+    """Views of one layer's matrix and bias in a stack of weights.
+
+    `matrix` (S, numbers, outputs) multiplies the inputs that are numbers: all but in a first layer
+    of inputs that are held as codes, which look up rows of `rows` (S, inputs, outputs).
+    """
 
     matrix: Tensor
     bias: Tensor
     transposed: Tensor
     bias_row: Tensor
+    rows: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +73,11 @@ class _Layer:
     def stop(self) -> int:
         return self.bias + self.outputs
 
-    def part(self, flat: Tensor) -> _Part:
-        """Return views of this layer's matrix and bias in a (S, m) stack."""
-        matrix = flat[:, self.start : self.bias].view(len(flat), self.inputs, self.outputs)
-        bias = flat[:, self.bias : self.stop]
-        return _Part(matrix, bias, matrix.transpose(1, 2), bias.unsqueeze(1))
+    def part(self, flat: Tensor, numbers: int) -> _Part:
+        """Return this layer's part of a (S, m) stack, for inputs of which so many are numbers."""
+        rows = flat[:, self.start : self.bias].view(len(flat), self.inputs, self.outputs)
+        matrix, bias = rows[:, :numbers], flat[:, self.bias : self.stop]
+        return _Part(matrix, bias, matrix.transpose(1, 2), bias.unsqueeze(1), rows)
 
 
 class Workspace:
@@ -90,7 +95,7 @@ class Workspace:
     def __init__(self) -> None:
         self._memory: dict[Key, Tensor] = {}
         self._views: dict[tuple[Key, tuple[int, ...]], Tensor] = {}
-        self._parts: dict[str, tuple[Tensor, list[_Part]]] = {}
+        self._parts: dict[tuple[str, int], tuple[Tensor, list[_Part]]] = {}
 
     def buffer(self, key: Key, shape: tuple[int, ...]) -> Tensor:
         """Return memory of this shape, with whatever was last written under the key."""
@@ -103,10 +108,15 @@ class Workspace:
             view = self._views[key, shape] = memory[:size].view(shape)
         return view
 
-    def parts(self, key: str, flat: Tensor, layers: Sequence[_Layer]) -> list[_Part]:
+    def parts(
+        self, name: str, flat: Tensor, layers: Sequence[_Layer], numbers: int
+    ) -> list[_Part]:
         """Return the layers' parts of a stack, the same views while it is the same tensor."""
+        key = name, numbers
         if key not in self._parts or self._parts[key][0] is not flat:
-            self._parts[key] = flat, [layer.part(flat) for layer in layers]
+            first, *others = layers
+            parts = [first.part(flat, numbers), *(o.part(flat, o.inputs) for o in others)]
+            self._parts[key] = flat, parts
         return self._parts[key][1]
 
 
@@ -192,48 +202,45 @@ class MLP:
         the others those are 1 that the codes name, and all else is 0.
         """
         workspace = workspace or Workspace()
-        *hidden, head = workspace.parts("weights", weights, self._layers)
         stack, batch, numbers = inputs.shape
+        *hidden, head = workspace.parts("weights", weights, self._layers, numbers)
         activations = [inputs]
         for i, part in enumerate(hidden):
             out = workspace.buffer(("activation", i), (stack, batch, part.matrix.shape[2]))
-            matrix = part.matrix if codes is None or i else part.matrix[:, :numbers]
-            torch.baddbmm(part.bias_row, activations[-1], matrix, out=out)
-            if codes is not None and not i:
-                add_looked_up(out, part.matrix, codes)
+            torch.baddbmm(part.bias_row, activations[-1], part.matrix, out=out)
+            if codes is not None and i == 0:
+                add_looked_up(out, part.rows, codes)
             activations.append(out.relu_())
         last = activations[-1]
-        row = head.transposed if hidden or codes is None else head.transposed[:, :, :numbers]
-        product = workspace.buffer(("head", 0), (stack, batch, last.shape[2]))
-        torch.mul(last, row, out=product)
+        product = workspace.buffer(("head", 0), tuple(last.shape))
+        torch.mul(last, head.transposed, out=product)
         logits = product.sum(dim=2).add_(head.bias)
         if codes is not None and not hidden:
-            add_looked_up(logits.unsqueeze(2), head.matrix, codes)
+            add_looked_up(logits.unsqueeze(2), head.rows, codes)
 
         def pullback(dlogits: Tensor, out: Tensor) -> Tensor:
-            *lower, top = workspace.parts("gradient", out, self._layers)
-            column = dlogits.unsqueeze(2)
+            slopes = workspace.parts("gradient", out, self._layers, numbers)
+            column, top = dlogits.unsqueeze(2), slopes[-1]
             torch.mul(last, column, out=product)
-            slopes = top.transposed[:, :, : last.shape[2]]
-            torch.sum(product, dim=1, keepdim=True, out=slopes)
+            torch.sum(product, dim=1, keepdim=True, out=top.transposed)
             torch.sum(dlogits, dim=1, keepdim=True, out=top.bias)
-            torch.mul(column, row, out=product)
-            upper = product
+            upper = column
+            if hidden:
+                upper = torch.mul(column, head.transposed, out=product)
             for i in range(len(hidden) - 1, -1, -1):
                 # ReLU passes the gradient where its output was positive; in place on purpose.
                 torch.ops.aten.threshold_backward.grad_input(
                     upper, activations[i + 1], 0, grad_input=upper
                 )
-                slopes = lower[i].matrix if codes is None or i else lower[i].matrix[:, :numbers]
-                _batched_product(activations[i].transpose(1, 2), upper, slopes, workspace, i)
-                torch.sum(upper, dim=1, out=lower[i].bias)
+                below = activations[i].transpose(1, 2)
+                _batched_product(below, upper, slopes[i].matrix, workspace, i)
+                torch.sum(upper, dim=1, out=slopes[i].bias)
                 if i:
-                    below = workspace.buffer(("gradient", i), tuple(activations[i].shape))
-                    upper = torch.bmm(upper, hidden[i].transposed, out=below)
-            if codes is not None:
-                slopes = (lower[0] if hidden else top).matrix[:, numbers:]
-                named = upper if hidden else column
-                slopes.copy_(sums_by_code(named, codes, numbers, self.inputs))
+                    lower = workspace.buffer(("gradient", i), tuple(activations[i].shape))
+                    upper = torch.bmm(upper, hidden[i].transposed, out=lower)
+            if codes is not None:  # `upper` is the gradient of what the first layer returns
+                named = sums_by_code(upper, codes, numbers, self.inputs)
+                slopes[0].rows[:, numbers:].copy_(named)
             return out
 
         return logits, pullback
@@ -249,7 +256,7 @@ class MLP:
         """
         flat, modules = torch.tensor(weights, dtype=torch.float32).unsqueeze(0), []
         for layer in self._layers:
-            part = layer.part(flat)
+            part = layer.part(flat, layer.inputs)
             linear = nn.Linear(layer.inputs, layer.outputs, device="meta")  # draws no numbers
             linear.weight = nn.Parameter(part.transposed[0].contiguous())
             linear.bias = nn.Parameter(part.bias[0].clone())
