@@ -12,18 +12,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from mfairfl.data.values import DocumentedModel
-from mfairfl.errors import DataError, MfairflError, first_problem
+from mfairfl.errors import DataError
 from mfairfl.fairness.audit_counts import StoredCounts
 from mfairfl.fairness.results import Bounds, Measured, Number, Numbers, Section, Slice
 from mfairfl.fairness.uncertainty import Verdict
-from mfairfl.files import read_regular_file
 from mfairfl.report.audit_settings import AuditSettings, AuditSource
 from mfairfl.runs.manifest import ManifestLine
-from mfairfl.runs.record import schema_text
-from mfairfl.strict_json import parse_json
+from mfairfl.runs.record import read_json, schema_text, validated
 from mfairfl.text import one_line
 
 SCHEMA_VERSION = 2
@@ -414,14 +412,7 @@ class Document(DocumentedModel):
         """Read report.json or audit.json; a folder stands for the audit.json in it."""
         file = Path(path)
         file = file / "audit.json" if file.is_dir() else file
-        try:
-            plain = parse_json(read_regular_file(file))
-        except FileNotFoundError:
-            raise DataError(f"{file}: no such file; give the --out folder of an audit") from None
-        except OSError as error:
-            raise DataError(f"{file}: cannot be read ({error.strerror})") from None
-        except ValueError as error:
-            raise DataError(f"{file}: not readable JSON ({one_line(str(error))})") from None
+        plain = read_json(file, "give the --out folder of an audit")
         if not isinstance(plain, dict) or plain.get("kind") not in ("report", "audit"):
             raise DataError(f"{file}: not an audit; give the audit.json of `mfairfl audit`")
         if plain.get("schema_version") not in (1, SCHEMA_VERSION):
@@ -429,13 +420,12 @@ class Document(DocumentedModel):
             raise DataError(
                 f"{file}: schema_version is {version}; this version reads 1 and {SCHEMA_VERSION}"
             )
-        try:
-            return cls.model_validate(plain if plain["schema_version"] > 1 else _upgraded(plain))
-        except ValidationError as error:
-            problem = first_problem(error, cls)
-        except MfairflError as error:
-            problem = str(error)
-        raise DataError(f"{file}: {one_line(problem)}; the file was altered: audit again")
+        remedy = "the file was altered: audit again"
+        if plain["schema_version"] == 1:  # before mfairfl 0.9
+            settings = validated(AuditSettings, plain.get("settings"), file, remedy)
+            goal = [f"{name}_violation" for name in settings.notions]
+            plain |= {"schema_version": SCHEMA_VERSION, "level": settings.level, "goal": goal}
+        return validated(cls, plain, file, remedy)
 
     def with_warnings(self, lines: Sequence[str]) -> Document:
         """Return the document with these warnings before its own."""
@@ -457,13 +447,6 @@ class Document(DocumentedModel):
         from mfairfl.report.audit_text import summary  # noqa: PLC0415 - it describes this
 
         return summary(self)
-
-
-def _upgraded(plain: dict[str, Any]) -> dict[str, Any]:
-    """Return an audit.json of schema version 1, before mfairfl 0.9, in today's form."""
-    settings = AuditSettings.model_validate(plain.get("settings"))
-    goal = [f"{name}_violation" for name in settings.notions]
-    return plain | {"schema_version": SCHEMA_VERSION, "level": settings.level, "goal": goal}
 
 
 def json_schema(name: Literal["report.json", "audit.json"]) -> str:

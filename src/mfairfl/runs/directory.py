@@ -246,15 +246,14 @@ def _problem_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
 def _contradiction(header: _ServedHeader, *, members: np.ndarray, weights: np.ndarray) -> str:
     """Return where number, owners or shares of the members contradict the kind of model."""
     kind, count, owners = header.kind, len(members), len(header.clients)
-    if len(header.names) != count or (kind == "single" and count != 1):
-        return f"{count} members, {len(header.names)} names, '{kind}'"
-    if owners != count and (owners or kind == "personal"):
-        return f"{count} members of {owners} clients"
-    if len(set(header.clients)) < owners:
-        return "two members belong to one client"
+    named = len(header.names) == count and (kind != "single" or count == 1)
+    owned = owners == count or (owners == 0 and kind != "personal")
     shares = (weights >= 0).all() and abs(weights.sum() - 1) <= _ROUNDING
-    if kind in ("mixture", "ensemble") and not shares:
-        return "weights must be 0 or more and sum to 1"
-    if header.thresholds is not None and kind != "single":
-        return f"thresholds of a '{kind}'"
-    return ""
+    rules = (
+        (named, f"{count} members, {len(header.names)} names, '{kind}'"),
+        (owned, f"{count} members of {owners} clients"),
+        (len(set(header.clients)) == owners, "two members belong to one client"),
+        (shares or kind in ("single", "personal"), "weights must be 0 or more and sum to 1"),
+        (header.thresholds is None or kind == "single", f"thresholds of a '{kind}'"),
+    )
+    return next((problem for kept, problem in rules if not kept), "")

@@ -49,17 +49,21 @@ def round_numbers(setup: Setup, record: RoundRecord) -> dict[str, float | None]:
         # Not whatever is registered: a resumed run must find the same columns.
         goal = [item.name for item in setup.summary.constraints.notions]
         notions = [notion(name) for name in dict.fromkeys([*NOTIONS, *goal])]
-        losses = [f"{item.name}_violation" for item in notions if item.statistic == "loss"]
-        decided = [f"{item.name}_violation" for item in notions if item.statistic != "loss"]
-        # Without a sensitive attribute nothing is decided differently for groups.
-        compared = decided if setup.summary.attributes else []
-        names = ["loss", "violation", *_OVERALL, *compared, *_CLIENTS, *losses]
+        names = _columns(setup, notions)
         for split in setup.splits:
             complete = split in record.complete
             numbers = _split_numbers(setup, notions, record.measured[split]) if complete else {}
             for name in names:
                 record.numbers[f"{split}_{name}"] = _defined(numbers.get(name))
     return record.numbers
+
+
+def _columns(setup: Setup, notions: Sequence[Notion]) -> list[str]:
+    by_loss = {f"{item.name}_violation": item.statistic == "loss" for item in notions}
+    losses = [name for name, of_losses in by_loss.items() if of_losses]
+    # Without a sensitive attribute nothing is decided differently for groups.
+    decided = [name for name in by_loss if name not in losses and setup.summary.attributes]
+    return ["loss", "violation", *_OVERALL, *decided, *_CLIENTS, *losses]
 
 
 def _split_numbers(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from mfairfl.errors import ConfigError, unknown
+from mfairfl.errors import ConfigError, require_known
 from mfairfl.files import load_toml
 
 Kind = Literal["text", "integer", "number", "names", "integers", "range", "cuts", "switch"]
@@ -178,9 +178,8 @@ def toml_value(text: str) -> Any:
 
 def _numbers(text: str, advice: str, count: int | None = None) -> list[Any]:
     numbers = [toml_value(part) for part in comma_list(text)]
-    if not all(isinstance(number, int | float) for number in numbers):
-        raise ConfigError(advice)
-    if not numbers or len(numbers) != (count or len(numbers)):
+    numeric = all(isinstance(number, int | float) for number in numbers)
+    if not (numeric and numbers and len(numbers) == (count or len(numbers))):
         raise ConfigError(advice)
     return numbers
 
@@ -238,14 +237,16 @@ def settings(
     >>> settings({"training": {"rounds": 40}}, {"rounds": 3, "strategy.beta": 0.6})
     {'training': {'rounds': 3}, 'strategy': {'beta': 0.6}}
     """
-    source = "configuration" if isinstance(config, Mapping) else str(config or "options")
-    base = config or {} if isinstance(config, Mapping | None) else _anchored(Path(config))
+    base: Mapping[str, Any] = {}
+    source = "options"
+    if isinstance(config, Mapping):
+        base, source = config, "configuration"
+    elif config is not None:
+        base, source = _anchored(Path(config)), str(config)
     keys = {name: option.key for name, option in OPTIONS.items()}
     if "task" not in base and not {"csv", "label"}.isdisjoint(options):
         keys["sensitive"] = "task.sensitive"
-    for name in options:
-        if name not in keys and "." not in name:
-            raise ConfigError(unknown("option", name, keys))
+    require_known("option", [name for name in options if "." not in name], keys)
     try:
         merged = nested({keys.get(name, name): value for name, value in options.items()}, base)
     except ConfigError as error:
@@ -271,7 +272,7 @@ def _anchored(path: Path) -> dict[str, Any]:
     values = load_toml(path)
     data = values.get("data")
     if isinstance(data, dict):
-        for key in ("csv", "path"):
-            if isinstance(data.get(key), str):
+        for key in {"csv", "path"} & data.keys():
+            if isinstance(data[key], str):
                 data[key] = str(path.parent / data[key])
     return values

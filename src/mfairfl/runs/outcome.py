@@ -94,7 +94,11 @@ def finish_run(
             randomised=served.kind == "mixture",
             majority=tallies["train"],
         )
-    stored = {split: facts.StoredTable.of(table) for split, table in tables.items()}
+    stored = {split: dict(facts.StoredTable.of(table)) for split, table in tables.items()}
+    parts = {
+        part: {split: numbers[part] for split, numbers in stored.items()}
+        for part in facts.StoredTable.model_fields
+    }
     shown = facts.reported(tables)
     advice = AdviceSettings(
         constrained=setup.strategy.card.constrained or _chooses(output.rule),
@@ -106,7 +110,7 @@ def finish_run(
         for client, reason in sorted(result.left_out.items())
     ]
     record = facts.RunRecord(
-        **dict(started) | {"status": "complete"},
+        **dict(started) | {"status": "complete"} | parts,
         rounds=result.rounds,
         epochs_per_round=training["local_epochs"] * training["rounds"] // (setup.rounds or 1),
         model=facts.ModelFacts(**{"size": model.size, **model.describe()}),
@@ -125,10 +129,6 @@ def finish_run(
             *left_out,
             *result.warnings,
         ],
-        metrics=facts.MetricsBySplit(**{split: part.metrics for split, part in stored.items()}),
-        intervals={split: part.intervals for split, part in stored.items()},
-        noise_floor={split: part.noise_floor for split, part in stored.items()},
-        constant_classifier={split: part.constant_classifier for split, part in stored.items()},
         tallies=tallies,
         timing=timing,
         machine=facts.MachineFacts.here(),

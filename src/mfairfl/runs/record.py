@@ -28,6 +28,7 @@ from mfairfl.fairness.results import MetricTable, Numbers
 from mfairfl.fairness.tally import Tally
 from mfairfl.files import read_regular_file, write_atomically
 from mfairfl.strict_json import parse_json
+from mfairfl.text import one_line
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
 
@@ -562,7 +563,7 @@ def read_json(file: Path, missing: str) -> Any:
     except OSError as error:
         raise RunDirectoryError(f"{file}: cannot be read ({error.strerror})") from None
     except ValueError as error:
-        raise RunDirectoryError(f"{file}: not readable JSON ({error})") from None
+        raise RunDirectoryError(f"{file}: not readable JSON ({one_line(str(error))})") from None
 
 
 def validated(kind: type[Model], plain: Any, file: Path, remedy: str) -> Model:
@@ -573,8 +574,8 @@ def validated(kind: type[Model], plain: Any, file: Path, remedy: str) -> Model:
         problem = first_problem(error, kind)
     except MfairflError as error:  # a task or a tally that contradicts itself
         problem = str(error)
-    problem = " ".join(problem.split())[:_SHOWN]  # it may quote the file
-    raise RunDirectoryError(f"{file}: {problem}; {remedy}")
+    # It may quote the file.
+    raise RunDirectoryError(f"{file}: {one_line(problem, _SHOWN)}; {remedy}")
 
 
 def read_record(path: str | Path) -> StartedRecord | RunRecord:

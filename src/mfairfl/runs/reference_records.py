@@ -134,12 +134,12 @@ def distinct_names(
     ('fedavg', 'mfairfl')
     """
     strategies = [record.strategy for record in records]
-    numbered = [f"{name} {i}" for i, name in enumerate(strategies, 1)]
-    folders = [path.name if path else name for path, name in zip(paths, numbered, strict=True)]
-    for names in (strategies, folders):
+    numbered = [Path(f"{name} {i}") for i, name in enumerate(strategies, 1)]
+    folders = [path or number for path, number in zip(paths, numbered, strict=True)]
+    for names in (strategies, [folder.name for folder in folders]):
         if len(set(names)) == len(names):
             return tuple(names)
-    return tuple(str(path or name) for path, name in zip(paths, numbered, strict=True))
+    return tuple(map(str, folders))
 
 
 def fit_on_rows_of(run: facts.RunRecord, names: Sequence[ReferenceName]) -> list[ReferenceRecord]:

@@ -65,12 +65,7 @@ def read_rows(
     source: Any, task: Task, encoder: data.Encoder, *, name: str | None = None
 ) -> ReadRows:
     """Read and encode rows of any kind with the task and the encoder of a run."""
-    guesses: tuple[str, ...] = ()
-    if isinstance(source, str | PathLike):
-        content = read_file(source)
-        frame, guesses, name = content.frame, content.notes, name or str(source)
-    else:
-        frame, name = data.read_frame(source), name or "the frame"
+    frame, name, guesses = _frame_of(source, name)
     features = data.features_frame(frame, task, name=name)
     inputs, rows = encoder.encode(features), f"{len(frame):,} values"
     numeric = frame[[c.name for c in encoder.numeric if c.name in frame]]
@@ -84,15 +79,14 @@ def read_rows(
             filled = f"filled with the mean of training ({number.mean:.6g})"
             notes.append(f"{number.name}: {n:,} of {rows} missing, {filled}")
     for category in encoder.categorical:
-        column, levels = category.name, [*category.levels, *category.rare]
+        column, levels = category.name, {*category.levels, *category.rare}
         unknown = "taken for a rare level" if category.rare else "taken for no level"
-        counts = features[column].value_counts()
-        if n := int(counts.get(MISSING, 0)):
+        counts = {str(v): int(n) for v, n in features[column].value_counts().items() if n}
+        if n := counts.pop(MISSING, 0):
             missing[column] = n
             how = f"the level '{MISSING}', as in training" if MISSING in levels else unknown
             notes.append(f"{column}: {n:,} of {rows} missing, {how}")
-        others = counts.drop([*levels, MISSING], errors="ignore")
-        if values := {str(value): int(n) for value, n in others.items() if n}:
+        if values := {value: n for value, n in counts.items() if value not in levels}:
             unseen[column] = values
             # The most frequent first, as they were counted.
             shown = ", ".join(f"'{v}' {n:,}" for v, n in [*values.items()][:_SHOWN_VALUES])
@@ -104,6 +98,14 @@ def read_rows(
     return ReadRows(
         frame=frame, inputs=inputs, name=name, missing=missing, unseen=unseen, notes=tuple(notes)
     )
+
+
+def _frame_of(source: Any, name: str | None) -> tuple[pd.DataFrame, str, tuple[str, ...]]:
+    """Return rows of any kind as a frame, their name, and what was guessed when they were read."""
+    if isinstance(source, str | PathLike):
+        content = read_file(source)
+        return content.frame, name or str(source), content.notes
+    return data.read_frame(source), name or "the frame", ()
 
 
 def splits_of_rows(
@@ -222,25 +224,23 @@ def measure_predictions(
     if task.label not in frame:
         return None
     column = Column(name, frame[task.label], task.rules(task.label))
-    labelled = ~column.missing
-    if task.client is not None and task.client in frame:  # a row without one belongs to no client
-        labelled &= ~Column(name, frame[task.client], task.rules(task.client)).missing
+    labelled, client = ~column.missing, task.client if task.client in frame else None
+    if client is not None:  # a row without one belongs to no client
+        labelled &= ~Column(name, frame[client], task.rules(client)).missing
     if not labelled.any():
         return None
     meaning = label_codes(column.levels, task)
     frame, labels = frame[labelled], column.texts[labelled]
-    for text in labels:
-        if text not in meaning:
-            raise DataError(
-                f"{name}: column '{task.label}' holds '{text}', neither '{task.favourable}' nor "
-                f"'{task.unfavourable}'"
-            )
+    if strange := [text for text in labels if text not in meaning]:
+        raise DataError(
+            f"{name}: column '{task.label}' holds '{strange[0]}', neither '{task.favourable}' nor "
+            f"'{task.unfavourable}'"
+        )
     y = np.array([meaning[text] for text in labels], dtype=np.intp)
     cells, clients = np.zeros(len(y), dtype=np.intp), np.full(len(y), "all")
     attributes: tuple[data.Attribute, ...] = ()
     present = tuple(s for s in task.sensitive if s.column in frame or MISSING in (s.groups or ()))
     if present:
-        client = task.client if task.client in frame else None
         same = {"sensitive": present, "client": client, "missing": "level"}
         table = data.table_from_frame(frame, task.model_copy(update=same), name=name)
         cells, attributes = table.cells, table.attributes
