@@ -155,8 +155,9 @@ def first_problem(
         return unknown("key", where, keys)
     message, value = first["msg"].removeprefix("Value error, "), first["input"]
     # Not the whole section in which a key is missing, nor the whole text that is not JSON.
-    plain = path and not isinstance(value, dict) and len(repr(value)) <= _SHOWN
-    got = f" (got {value!r})" if plain and repr(value) not in message else ""
+    shown = repr(value)
+    plain = path and not isinstance(value, dict) and len(shown) <= _SHOWN and shown not in message
+    got = f" (got {shown})" if plain else ""
     return f"{where}: {message}{got}" if where else message
 
 

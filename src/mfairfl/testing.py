@@ -34,7 +34,7 @@ from mfairfl.models import MLP
 from mfairfl.strategies.base import Card, Strategy
 from mfairfl.strategies.registry import create
 from mfairfl.training.execution import steady_arithmetic
-from mfairfl.training.plan import Recipe
+from mfairfl.training.plan import Job, Recipe
 
 TASK = Task(label="hired", favourable="yes", sensitive=("sex", "age"), client="site")
 SITES = {"east": 90, "north": 70, "south": 40, "west": 60}
@@ -348,6 +348,20 @@ def is_pure(strategy: Strategy) -> None:
     _SmallRun(_observed(strategy, plan=plan, combine=combine)).run()
 
 
+def _require_announced(card: Card, job: Job) -> None:
+    """Require that the card names what a job keeps, and lets it report multipliers."""
+    moving = job.plan.controller
+    slot = None if moving is None else moving.slot
+    slots = {"model": job.keep, "control": job.keep_control, "multipliers": slot}
+    for kind, name in slots.items():
+        named = name is None or kind in card.keeps
+        _require(named, f"a job keeps '{name}', and the card's keeps lacks {kind!r}")
+    if job.send and moving is not None and slot is None:
+        reported = card.moves_every is not None and card.moves_every < job.plan.epochs
+        how = "clients report multipliers, and the card's moves_every does not let them"
+        _require(reported, how)
+
+
 @_promise("the card says what clients keep and send")
 def says_what_crosses(strategy: Strategy) -> None:
     """Name on the card what jobs keep, and what they report beside updates."""
@@ -357,16 +371,7 @@ def says_what_crosses(strategy: Strategy) -> None:
         state, jobs = strategy.plan(state, round_)
         _require(not jobs or card.steps != "none", 'clients train, and the card has steps="none"')
         for job in jobs:
-            moving = job.plan.controller
-            slot = None if moving is None else moving.slot
-            slots = {"model": job.keep, "control": job.keep_control, "multipliers": slot}
-            for kind, name in slots.items():
-                named = name is None or kind in card.keeps
-                _require(named, f"a job keeps '{name}', and the card's keeps lacks {kind!r}")
-            if job.send and moving is not None and slot is None:
-                reported = card.moves_every is not None and card.moves_every < job.plan.epochs
-                how = "clients report multipliers, and the card's moves_every does not let them"
-                _require(reported, how)
+            _require_announced(card, job)
         return state, jobs
 
     _SmallRun(_observed(strategy, plan=plan)).run()

@@ -18,7 +18,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from mfairfl.engine.output import Rule
-from mfairfl.errors import ConfigError, EstimatorError, MfairflError, RunDirectoryError, unknown
+from mfairfl.errors import (
+    ConfigError,
+    EstimatorError,
+    MfairflError,
+    RunDirectoryError,
+    require_known,
+)
 from mfairfl.estimator import in_memory
 from mfairfl.estimator.file import EstimatorFile, SavedClasses, SavedParameters
 from mfairfl.fairness.notions import Notion
@@ -74,25 +80,30 @@ def _run_options(
     one_client : bool
         Whether all rows are one client's.
     """
-    options = {name: parameters[name] for name in parameters if name in OPTIONS}
+    options = {name: value for name, value in parameters.items() if name in OPTIONS}
     del options["favourable"]  # it is part of the table
     taken = {OPTIONS[name].key: f"the parameter {name}" for name in options}
     taken |= {"seed": "the parameter random_state", "model.kind": "the parameter model"}
     taken |= dict.fromkeys(("task", "data"), "what fit is given")
-    if isinstance(options["strategy"], str) and options["strategy"] == "auto":
+    if options["strategy"] == "auto":
         options["strategy"] = "mfairfl" if grouped else "fedavg"
     # By its full key it cannot be meant for Dirichlet's parameter.
     options["fairness.alpha"] = options.pop("alpha")
     options |= {"model": parameters["model"], "clients.test": 0.0}
     if one_client:
         options["clients.count"] = 1
-    config = parameters["config"]
+    return options | _further_options(parameters["config"], taken)
+
+
+def _further_options(config: Any, taken: Mapping[str, str]) -> dict[str, Any]:
+    """Return the other keys of a configuration; `taken` are those that are stated elsewhere."""
     if not isinstance(config, Mapping | None):
         raise ConfigError(f"config: pass a mapping of keys to values, not {config!r}")
-    for name, value in dotted(config or {}).items():
+    values = dotted(config or {})
+    require_known("key", [n for n in values if "." not in n], OPTIONS, where="config")
+    options = {}
+    for name, value in values.items():
         key = OPTIONS[name].key if name in OPTIONS else name
-        if "." not in name and name not in OPTIONS:
-            raise ConfigError("config: " + unknown("key", name, OPTIONS))
         elsewhere = taken.get(key) or taken.get(key.partition(".")[0])
         if elsewhere is not None:
             raise ConfigError(f"config: '{name}' is {elsewhere}: remove it")

@@ -241,17 +241,18 @@ def manifest(card: Card, protocol: Protocol | None = None) -> tuple[ManifestLine
     splits = terms.splits
     if card.trains_on == "pooled":
         return (_line("rows", "once", splits),)
-    lines = [_line("file description", "once", splits), _line("encoder sums", "once", splits)]
-    if terms.bins:
-        lines.append(_line("histogram counts", "once"))
-    lines += [_line("counts", "once", splits), *_measurements(card, terms)]
-    scores = _ITEMS["score histograms"].why
-    if terms.rule == "threshold":
-        scores = f"thresholds of groups, {scores}"
-    lines.append(_line("score histograms", "at the end", splits, why=scores))
-    if card.steps != "none":
-        lines += _training(card, terms)
-    return (*lines, *(_line(_KEPT[slot], "never") for slot in card.keeps))
+    thresholds = "thresholds of groups, " if terms.rule == "threshold" else ""
+    scores = thresholds + _ITEMS["score histograms"].why
+    return (
+        _line("file description", "once", splits),
+        _line("encoder sums", "once", splits),
+        *([_line("histogram counts", "once")] if terms.bins else []),
+        _line("counts", "once", splits),
+        *_measurements(card, terms),
+        _line("score histograms", "at the end", splits, why=scores),
+        *_training(card, terms),
+        *(_line(_KEPT[slot], "never") for slot in card.keeps),
+    )
 
 
 def _measurements(card: Card, terms: Protocol) -> Iterator[ManifestLine]:
@@ -288,6 +289,8 @@ def _planned_from(card: Card, terms: Protocol) -> str:
 
 
 def _training(card: Card, terms: Protocol) -> Iterator[ManifestLine]:
+    if card.steps == "none":
+        return
     usual = _ITEMS["updates"]
     gradient = usual.holds.replace("change of every weight", "full-batch gradient")
     yield _line(

@@ -428,16 +428,18 @@ def load(run: str | Path, *, model: ModuleFactory | None = None, trust: bool = F
     >>> mfairfl.load("runs/adult").predict("people.csv")  # doctest: +SKIP
     """
     directory = RunDirectory(run)
-    record = RunRecord.read(directory.path)
+    path, record = directory.path, RunRecord.read(directory.path)
     served, encoder = directory.read_model(record.files)
     # The model is made of as many weights as the record says: the encoder comes first.
-    problem = _other_encoder(encoder, record)
-    if not problem:
-        shape = _model(record, directory.path, model, trust=trust)
-        problem = _other_weights(served, shape, record)
-    if problem:
-        raise RunDirectoryError(f"{directory.path}: {problem}; restore the files or train again")
+    _require_fit(path, _other_encoder(encoder, record))
+    shape = _model(record, path, model, trust=trust)
+    _require_fit(path, _other_weights(served, shape, record))
     return Predictor(model=shape, encoder=encoder, task=record.task, served=served)
+
+
+def _require_fit(path: Path, problem: str) -> None:
+    if problem:
+        raise RunDirectoryError(f"{path}: {problem}; restore the files or train again")
 
 
 def _other_encoder(encoder: Encoder, record: RunRecord) -> str:

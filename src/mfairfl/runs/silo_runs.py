@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -240,24 +241,22 @@ def read_consent(silo: SiloSettings) -> RunConsent | None:
     if silo.task is None:
         return None
     values, source = load_toml(silo.task), silo.task.name
-    sections = {key: value for key, value in values.items() if isinstance(value, dict)}
-    model, fairness, strategy = (
-        sections.get(key, {}) for key in ("model", "fairness", "strategy")
-    )
-    notion = fairness.get("notion")
+
+    def named(section: str, key: str) -> Any:
+        table = values.get(section)
+        return table.get(key) if isinstance(table, dict) else None
+
+    notion, method = named("fairness", "notion"), named("strategy", "name")
     notions = notion if isinstance(notion, list) else [notion]
-    named = [
-        ("model.kind", model.get("kind"), MODELS.is_builtin),
-        *(("fairness.notion", name, is_built_in) for name in notions),
-    ]
+    names = [("model.kind", named("model", "kind"), MODELS.is_builtin)]
+    names += [("fairness.notion", name, is_built_in) for name in notions]
     listed = follow_extensions(silo) | {*silo.extensions}
-    for key, name, built_in in named:
+    for key, name, built_in in names:
         if isinstance(name, str) and not built_in(name) and name not in listed:
             raise ConfigError(
                 f"{silo.task}: {key} = '{name}' is not part of mfairfl: install it here and list "
                 "it in extensions of silo.toml, if you agree to it"
             )
-    method = strategy.get("name")
     if not isinstance(method, str) or METHODS.is_builtin(method):
         return consent_of(make_config(values, str(silo.task)), source)
     plain = values | {"strategy": {"name": "fedavg"}}

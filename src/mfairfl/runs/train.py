@@ -21,6 +21,17 @@ from mfairfl.silo.policy import Policy, read_policy
 from mfairfl.strategies.base import Strategy
 from mfairfl.strategies.registry import spelled
 
+_KINDS: dict[str, tuple[Any, str]] = {
+    "label": (str, "a column's name"),
+    "client": (str, "a column's name"),
+    "sensitive": (str | Sequence, "one or several columns' names"),
+    "config": (str | Path | Mapping, "a TOML file or a mapping"),
+    "out": (str | Path, "a folder"),
+    "policy": (str | Path | Policy, "a policy.toml"),
+    "callbacks": (Sequence, "a list of objects with on_start and on_round"),
+}
+"""What keywords must be, and what else to pass in words."""
+
 
 def train(
     data: str | Table | Federation | Dataset | Any = None,
@@ -118,18 +129,11 @@ def train(
     >>> run = mfairfl.train(frame, label="hired", sensitive="sex", client="site")  # doctest: +SKIP
     """
     # The keywords that are options of a run are those of `OPTIONS`, `data` apart.
-    options = {key: value for key, value in locals().items() if key in OPTIONS and key != "data"}
-    for keyword, value, kind, expected in (
-        ("label", label, str, "a column's name"),
-        ("client", client, str, "a column's name"),
-        ("sensitive", sensitive, str | Sequence, "one or several columns' names"),
-        ("config", config, str | Path | Mapping, "a TOML file or a mapping"),
-        ("out", out, str | Path, "a folder"),
-        ("policy", policy, str | Path | Policy, "a policy.toml"),
-        ("callbacks", callbacks, Sequence, "a list of objects with on_start and on_round"),
-    ):
-        if value is not None and not isinstance(value, kind):
-            raise ConfigError(f"{keyword}: pass {expected}, not {value!r}")
+    keywords = locals()
+    options = {key: value for key, value in keywords.items() if key in OPTIONS and key != "data"}
+    for keyword, (kind, expected) in _KINDS.items():
+        if not isinstance(keywords[keyword], kind | None):
+            raise ConfigError(f"{keyword}: pass {expected}, not {keywords[keyword]!r}")
     if csv is not None:
         options["csv"] = str(csv)
     if isinstance(model, str):
@@ -147,9 +151,8 @@ def train(
     )
     if policy is None:
         return run_requests([request], workers=workers)[0]
-    return run_under_policy(
-        request, policy if isinstance(policy, Policy) else read_policy(Path(policy))
-    )
+    policy = policy if isinstance(policy, Policy) else read_policy(Path(policy))
+    return run_under_policy(request, policy)
 
 
 def _rows(data: Any, options: dict[str, Any]) -> Table | Federation | None:
@@ -158,15 +161,15 @@ def _rows(data: Any, options: dict[str, Any]) -> Table | Federation | None:
         return data
     if isinstance(data, Dataset):
         data = DATASETS.add(data.name, data)
-    named = isinstance(data, str) and (is_import_string(data) or data in DATASETS.names())
-    if named or (isinstance(data, str) and not Path(data).suffix):
+    if isinstance(data, str | Path):
+        named = is_import_string(str(data)) or data in DATASETS.names()
+        if isinstance(data, Path) or (Path(data).suffix and not named):
+            raise ConfigError(
+                f"data='{data}' looks like a file: pass csv='{data}' with label= and sensitive=, "
+                "or config= for a TOML file"
+            )
         options["data"] = data
         return None
-    if isinstance(data, str | Path):
-        raise ConfigError(
-            f"data='{data}' looks like a file: pass csv='{data}' with label= and sensitive=, or "
-            "config= for a TOML file"
-        )
     if not hasattr(data, "columns"):
         raise ConfigError(
             f"data: cannot train on an object of type {type(data).__name__}; pass a data set's "
