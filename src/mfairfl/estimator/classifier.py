@@ -17,14 +17,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
+from mfairfl import errors
 from mfairfl.engine.output import Rule
-from mfairfl.errors import (
-    ConfigError,
-    EstimatorError,
-    MfairflError,
-    RunDirectoryError,
-    require_known,
-)
 from mfairfl.estimator import in_memory
 from mfairfl.estimator.file import EstimatorFile, SavedClasses, SavedParameters
 from mfairfl.fairness.notions import Notion
@@ -48,8 +42,8 @@ def _as_value_error() -> Iterator[None]:
     """Let scikit-learn see the `ValueError` that it expects of bad input."""
     try:
         yield
-    except MfairflError as error:
-        raise EstimatorError(str(error)) from None
+    except errors.MfairflError as error:
+        raise errors.EstimatorError(str(error)) from None
 
 
 def _has_one_score(estimator: FairFederatedClassifier) -> bool:
@@ -98,15 +92,15 @@ def _run_options(
 def _further_options(config: Any, taken: Mapping[str, str]) -> dict[str, Any]:
     """Return the other keys of a configuration; `taken` are those that are stated elsewhere."""
     if not isinstance(config, Mapping | None):
-        raise ConfigError(f"config: pass a mapping of keys to values, not {config!r}")
+        raise errors.ConfigError(f"config: pass a mapping of keys to values, not {config!r}")
     values = dotted(config or {})
-    require_known("key", [n for n in values if "." not in n], OPTIONS, where="config")
+    errors.require_known("key", [n for n in values if "." not in n], OPTIONS, where="config")
     options = {}
     for name, value in values.items():
         key = OPTIONS[name].key if name in OPTIONS else name
         elsewhere = taken.get(key) or taken.get(key.partition(".")[0])
         if elsewhere is not None:
-            raise ConfigError(f"config: '{name}' is {elsewhere}: remove it")
+            raise errors.ConfigError(f"config: '{name}' is {elsewhere}: remove it")
         options[key] = value
     return options
 
@@ -271,7 +265,7 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             frame = in_memory.features_of(X)
             validate_data(self, X, reset=reset, skip_check_array=True)
             if 0 in frame.shape:
-                raise EstimatorError(f"X has shape {frame.shape}: give rows and features")
+                raise errors.EstimatorError(f"X has shape {frame.shape}: give rows and features")
             return frame
         array = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
         return in_memory.features_of(array)
@@ -281,25 +275,25 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         check_is_fitted(self, "run_")
         predictor, features = self.run_.predictor, self._features(X, reset=False)
         task, served = predictor.task, predictor.served
-        by_group, one_for_all = served.thresholds is not None, isinstance(clients, str)
+        by_group = served.thresholds is not None
+        whose = clients if isinstance(clients, str) else None
         rows = in_memory.raw_rows(
             features,
             self._columns,
             task,
             sensitive_features=sensitive_features if by_group else None,
-            clients=None if one_for_all else clients,
+            clients=clients if whose is None else None,
         )
-        lacking = [s.name for s in task.sensitive if s.column not in rows]
-        if by_group and lacking:
-            raise EstimatorError(
+        if lacking := [s.name for s in task.sensitive if by_group and s.column not in rows]:
+            raise errors.EstimatorError(
                 "this model decides by a threshold for each group: pass sensitive_features "
                 f"({', '.join(lacking)})"
             )
-        if served.kind != "personal" or not (one_for_all or clients is None):
+        if served.kind != "personal":
             return rows, None
         if clients is None and len(served.clients) > 1:
-            raise EstimatorError("each client has a model of its own: pass clients")
-        return rows, clients or served.clients[0]
+            raise errors.EstimatorError("each client has a model of its own: pass clients")
+        return rows, served.clients[0] if clients is None else whose
 
     def predict(
         self,
@@ -419,7 +413,7 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         record = RunRecord.read(path)
         file = EstimatorFile.read(path, record)
         if file.parameters.code and not trust:
-            raise RunDirectoryError(
+            raise errors.RunDirectoryError(
                 f"{path}: its parameters name code, '{file.parameters.code[0]}'; give trust=True "
                 "to allow its import"
             )

@@ -173,18 +173,16 @@ class EstimatorFile(StrictModel):
 
     def _contradiction(self, record: RunRecord) -> str:
         """Return where the file does not fit the run beside it."""
-        task = record.task
-        if self.run != record.identity:
-            return "belongs to another run than run.json"
-        texts = label_texts(self.classes.values)
-        if [texts[self.favourable], texts[1 - self.favourable]] != [
-            task.favourable,
-            task.unfavourable,
-        ]:
-            return "has other classes than the task in run.json"
-        features = sorted(task.features)
-        if sorted(self.columns) != features:
-            return "has other columns than the task in run.json"
-        if self.feature_names is not None and len(self.feature_names) != len(self.columns):
-            return f"has {len(self.feature_names)} names of {len(self.columns)} features"
-        return ""
+        task, texts = record.task, label_texts(self.classes.values)
+        classes = [texts[self.favourable], texts[1 - self.favourable]]
+        names = self.columns if self.feature_names is None else self.feature_names
+        same_classes = classes == [task.favourable, task.unfavourable]
+        same_columns = sorted(self.columns) == sorted(task.features)
+        named = len(names) == len(self.columns)
+        rules = (
+            (self.run == record.identity, "belongs to another run than run.json"),
+            (same_classes, "has other classes than the task in run.json"),
+            (same_columns, "has other columns than the task in run.json"),
+            (named, f"has {len(names)} names of {len(self.columns)} features"),
+        )
+        return next((problem for kept, problem in rules if not kept), "")

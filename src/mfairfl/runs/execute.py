@@ -273,9 +273,20 @@ class _PreparedRun:
 def _prepare(
     request: RunRequest, locks: ExitStack, federations: dict[tuple[Any, ...], Federation]
 ) -> _PreparedRun | Run:
-    """Prepare a run, or return it if its directory already holds the result."""
+    """Prepare a run, or return it if its directory already holds the result.
+
+    Runs on the same data, split and seed share their `federations`.
+    """
     config, factory = request.config, request.module
-    federation = _federation(request, federations)
+    if isinstance(request.rows, Federation):
+        federation = request.rows
+    else:
+        parts = (config.data, config.task, config.clients, config.encoder, config.seed)
+        key = (id(request.rows), *map(str, parts))
+        if key not in federations:
+            table = table_of(config) if request.rows is None else request.rows
+            federations[key] = with_warnings(federation_of(config, table), table)
+        federation = federations[key]
     name = None
     if factory is not None:
         home, path = (getattr(factory, key, "?") for key in ("__module__", "__qualname__"))
@@ -302,16 +313,3 @@ def _prepare(
     # The checkpoint comes last of all: it is what makes the round count.
     member.callbacks = (*request.callbacks, History(directory.path), checkpoints)
     return _PreparedRun(member=member, record=record, directory=directory)
-
-
-def _federation(request: RunRequest, federations: dict[tuple[Any, ...], Federation]) -> Federation:
-    """Return a run's clients; runs on the same data, split and seed share their `federations`."""
-    config, rows = request.config, request.rows
-    if isinstance(rows, Federation):
-        return rows
-    parts = (config.data, config.task, config.clients, config.encoder, config.seed)
-    key = (id(rows), *map(str, parts))
-    if key not in federations:
-        table = table_of(config) if rows is None else rows
-        federations[key] = with_warnings(federation_of(config, table), table)
-    return federations[key]
