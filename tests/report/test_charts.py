@@ -76,7 +76,6 @@ EVERY = {
     "no values": lambda: intervals([row("a", None)]),
     "no curves": lambda: curves([0], {"a": [None]}),
     "no points": lambda: plane([]),
-    "no strips": lambda: strips([], {}),
 }  # fmt: skip
 
 

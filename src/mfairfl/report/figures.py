@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,17 +12,11 @@ from markupsafe import Markup
 from mfairfl.display.numbers import COUNT, PLAIN, POINTS, SHARE, Unit, capital, unit_of
 from mfairfl.fairness.results import Measured, Number, Section, Slice
 from mfairfl.files import write_atomically
+from mfairfl.report import document as forms
 from mfairfl.report.charts.curves import Curves, line_chart, strip_chart
 from mfairfl.report.charts.drawing import Form, Guide, svg_file
 from mfairfl.report.charts.points import PlanePoint, interval_chart, plane_chart
-from mfairfl.report.document import (
-    BiasTable,
-    Document,
-    DriftRow,
-    Judgement,
-    Sweep,
-    TrainingHistory,
-)
+from mfairfl.report.document import Document, TrainingHistory
 from mfairfl.report.reported_run import read_runs
 from mfairfl.report.tables import curve_unit, whom
 from mfairfl.report.training_history import training_history
@@ -43,6 +37,10 @@ _MOST_ROWS = 60
 _MOST_CURVES = 12
 _MOST_CHANGES = 12
 _MOST_SPOKEN = 10
+
+
+Rows = Sequence[tuple[str, Measured]]
+"""Labels and numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +66,7 @@ class Figure:
 
 
 def _interval_figure(
-    rows: Sequence[tuple[str, Measured]],
+    rows: Rows,
     unit: Unit,
     *,
     name: str,
@@ -102,33 +100,26 @@ def _interval_figure(
     name, guides, zero, bounds, before, baseline
         As in `interval_chart`.
     """
-    shown = rows
-    if len(rows) > most:
-        values = [number.value for _, number in rows]
-        order = sorted(range(len(rows)), key=lambda i: (values[i] is None, values[i] or 0))
-        extremes = {*order[: most // 2], *order[-(most // 2) :]}
-        shown = [row for i, row in enumerate(rows) if i in extremes]
+    shown = _extremes(rows, most)
     fewer = f"The {len(shown)} most extreme of {len(rows)} are shown." * (len(shown) < len(rows))
-    lines = [f"Line: {guide.label}." for guide in guides]
-    spoken = (
-        [
-            (f"{label}, {unit.one(value)} with {baseline}, now", number)
-            for value, (label, number) in zip(before, shown, strict=True)
-        ]
-        if before
-        else rows
-    )
     in_points = "In percentage points." * (unit is POINTS)
+    lines = [f"Line: {guide.label}." for guide in guides]
+    earlier = [f", {unit.one(value)} with {baseline}, now" for value in before]
+    spoken = [
+        (label + more, number)
+        for (label, number), more in zip(rows, earlier or [""] * len(rows), strict=True)
+    ]
+    usual_form, highest = (unit.one, 1.0) if unit is SHARE else (unit.bare, math.inf)
     chart = interval_chart(
         shown,
         name=name,
         title=title + detail,
         description=" ".join(filter(None, [_spoken(spoken, unit), *lines, fewer])),
-        form=form or (unit.one if unit is SHARE else unit.bare),
+        form=form or usual_form,
         tick_form=unit.tick,
         guides=guides,
         zero=zero,
-        bounds=bounds or (0.0, 1.0 if unit is SHARE else math.inf),
+        bounds=bounds or (0.0, highest),
         before=before,
         baseline=baseline,
     )
@@ -136,18 +127,26 @@ def _interval_figure(
     return Figure(title=title, meaning=" ".join(texts), chart=chart)
 
 
-def _spoken(rows: Iterable[tuple[str, Measured]], unit: Unit) -> str:
+def _extremes(rows: Rows, most: int) -> Rows:
+    """Return the lowest and the highest of too many rows, in their order."""
+    if len(rows) <= most:
+        return rows
+    values = [number.value for _, number in rows]
+    order = sorted(range(len(rows)), key=lambda i: (values[i] is None, values[i] or 0))
+    return [rows[i] for i in sorted({*order[: most // 2], *order[-(most // 2) :]})]
+
+
+def _spoken(rows: Rows, unit: Unit) -> str:
     """Return the lowest and the highest of many numbers, or all of few."""
     defined = [(label, number) for label, number in rows if number.value is not None]
-    if not defined:
-        return "No value is defined."
     defined.sort(key=lambda item: item[1].value or 0.0)
-    few = len(defined) <= 3
     texts = []
-    for label, number in defined if few else [defined[0], defined[-1]]:
-        interval = f", interval {unit.span(number.interval)}" if number.interval else ""
+    for label, number in defined:
+        interval = f", interval {unit.span(number.interval)}" * (number.interval is not None)
         texts.append(f"{label} {unit.one(number.value)}{interval}")
-    return f"{'; '.join(texts)}." if few else f"{len(defined)} values: {' to '.join(texts)}."
+    if len(texts) > 3:
+        return f"{len(texts)} values: {texts[0]} to {texts[-1]}."
+    return f"{'; '.join(texts)}." if texts else "No value is defined."
 
 
 def _tolerance(tolerance: float | None, unit: Unit) -> list[Guide]:
@@ -157,66 +156,55 @@ def _tolerance(tolerance: float | None, unit: Unit) -> list[Guide]:
     return [Guide(value=tolerance, label=f"tolerance {unit.one(tolerance)}", kind="limit")]
 
 
-def goal_figures(document: Document, words: Words) -> list[Figure]:
-    """Return each goal's violation against its tolerance, beside that of the baseline."""
+def goal_figures(document: Document, words: Words) -> Iterator[Figure]:
+    """Yield each goal's violation against its tolerance, beside that of the baseline."""
     subject = "this model" if document.kind == "report" else "these decisions"
-    figures = []
+    beside = [x for x in document.compared if x.kind != "this" and x.name == document.baseline]
     for i, judgement in enumerate(document.headline.judgements):
-        name, tolerance = judgement.measure.name, judgement.tolerance
+        name = judgement.measure.name
         unit = unit_of(name)
-        rows = [(subject, judgement.measure)]
-        rows += [
-            (model.name, model.numbers[name])
-            for model in document.compared
-            if model.kind != "this" and model.name == document.baseline and name in model.numbers
-        ]
-        figures.append(
-            _interval_figure(
-                rows,
-                unit,
-                name=f"goal-{i}",
-                title=words.label(name),
-                meaning=words.meaning(name),
-                guides=_tolerance(tolerance, unit),
-                zero=True,
-            )
+        baseline = [(x.name, x.numbers[name]) for x in beside if name in x.numbers]
+        yield _interval_figure(
+            [(subject, judgement.measure), *baseline],
+            unit,
+            name=f"goal-{i}",
+            title=words.label(name),
+            meaning=words.meaning(name),
+            guides=_tolerance(judgement.tolerance, unit),
+            zero=True,
         )
-    return figures
 
 
 def group_figures(
     section: Section, overall: Sequence[Measured], words: Words, name: str
-) -> list[Figure]:
-    """Return one figure of the violations, and one for each rate."""
+) -> Iterator[Figure]:
+    """Yield one figure of the violations, and one for each rate."""
     violations = [
         (capital(number.name.removesuffix("_violation").replace("_", " ")), number)
         for number in section.measures
         if number.name.endswith("_violation") and unit_of(number.name) is POINTS
     ]
-    figures = []
     if any(number.value is not None for _, number in violations):
-        figures.append(
-            _interval_figure(
-                violations,
-                POINTS,
-                name=f"{name}-violations",
-                title="Violations",
-                detail=f" by {section.attribute}",
-                meaning="The largest distance of any group from everyone.",
-                zero=True,
-            )
+        yield _interval_figure(
+            violations,
+            POINTS,
+            name=f"{name}-violations",
+            title="Violations",
+            detail=f" by {section.attribute}",
+            meaning="The largest distance of any group from everyone.",
+            zero=True,
         )
-    return figures + _slices_figures(
-        section.groups, _RATES, overall, words, name=name, by=section.attribute
+    yield from _slices_figures(
+        section.groups, _RATES, overall, words, name=name, by=section.attribute, limits={}
     )
 
 
-def client_figures(document: Document, words: Words) -> list[Figure]:
-    """Return each client's accuracy, or else its selection rate, and the goals' violations."""
-    clients, judgements = document.clients, document.headline.judgements
+def client_figures(document: Document, words: Words) -> Iterator[Figure]:
+    """Yield each client's accuracy, or else its selection rate, and the goals' violations."""
+    clients = document.clients
+    limits = {j.measure.name: j.tolerance for j in document.headline.judgements}
     accurate = any(client.get("accuracy").value is not None for client in clients)
-    numbers = ["accuracy" if accurate else "selection_rate", *(j.measure.name for j in judgements)]
-    limits = {judgement.measure.name: judgement.tolerance for judgement in judgements}
+    numbers = ["accuracy" if accurate else "selection_rate", *limits]
     return _slices_figures(
         clients, numbers, document.overall, words, name="client", by="client", limits=limits
     )
@@ -230,54 +218,50 @@ def _slices_figures(
     *,
     name: str,
     by: str,
-    limits: Mapping[str, float | None] | None = None,
-) -> list[Figure]:
-    """Return one figure for each number that is defined somewhere."""
-    everyone = {number.name: number.value for number in overall}
-    figures = []
-    for number in dict.fromkeys(numbers):
-        if all(part.get(number).value is None for part in slices):
+    limits: Mapping[str, float | None],
+) -> Iterator[Figure]:
+    """Yield one figure for each number that is defined somewhere."""
+    # Everyone's violation is no mark for those of clients.
+    everyone = {x.name: x.value for x in overall if not x.name.endswith("_violation")}
+    for number in numbers:
+        rows = [(part.name, part.numbers[number]) for part in slices if number in part.numbers]
+        if all(measured.value is None for _, measured in rows):
             continue
         unit, whole = unit_of(number), everyone.get(number)
-        guides = _tolerance((limits or {}).get(number), unit)
-        if whole is not None and not number.endswith("_violation"):
+        guides = _tolerance(limits.get(number), unit)
+        if whole is not None:
             guides.append(Guide(value=whole, label=f"everyone {unit.one(whole)}"))
-        figures.append(
-            _interval_figure(
-                [(part.name, part.numbers[number]) for part in slices if number in part.numbers],
-                unit,
-                name=f"{name}-{number}",
-                title=words.label(number),
-                detail=f" by {by}",
-                meaning=words.meaning(number),
-                guides=guides,
-                zero=number.endswith(("_violation", "_error")),
-            )
+        yield _interval_figure(
+            rows,
+            unit,
+            name=f"{name}-{number}",
+            title=words.label(number),
+            detail=f" by {by}",
+            meaning=words.meaning(number),
+            guides=guides,
+            zero=number.endswith(("_violation", "_error")),
         )
-    return figures
 
 
-def ratio_figures(table: BiasTable, words: Words, name: str) -> list[Figure]:
-    """Return the impact ratios of a table; none if no category has one."""
+def ratio_figures(table: forms.BiasTable, words: Words, name: str) -> Iterator[Figure]:
+    """Yield the impact ratios of a table; nothing if no category has one."""
     ratios = [(row.category, row.impact_ratio) for row in table.rows if not row.left_out]
-    if all(ratio.value is None for _, ratio in ratios):
-        return []
-    figure = _interval_figure(
-        ratios,
-        PLAIN,
-        name=name,
-        title="Impact ratio",
-        detail=f", {table.title}",
-        meaning=words.meaning("impact_ratio"),
-        form="{:.2f}".format,
-        guides=[Guide(value=FOUR_FIFTHS, label="four fifths (29 CFR 1607.4(D))")],
-        zero=True,
-    )
-    return [figure]
+    if any(ratio.value is not None for _, ratio in ratios):
+        yield _interval_figure(
+            ratios,
+            PLAIN,
+            name=name,
+            title="Impact ratio",
+            detail=f", {table.title}",
+            meaning=words.meaning("impact_ratio"),
+            form="{:.2f}".format,
+            guides=[Guide(value=FOUR_FIFTHS, label="four fifths (29 CFR 1607.4(D))")],
+            zero=True,
+        )
 
 
-def drift_figures(changes: Sequence[DriftRow], words: Words) -> list[Figure]:
-    """Return the changes that chance hardly explains, with their intervals."""
+def drift_figures(changes: Sequence[forms.DriftRow], words: Words) -> Iterator[Figure]:
+    """Yield the changes that chance hardly explains, with their intervals."""
     rows = [
         (
             " – ".join(filter(None, (whom(change), words.label(change.number).lower()))),
@@ -286,74 +270,69 @@ def drift_figures(changes: Sequence[DriftRow], words: Words) -> list[Figure]:
         for change in changes
         if change.beyond_chance and unit_of(change.number) in (SHARE, POINTS)
     ]
-    if not rows:
-        return []
-    figure = _interval_figure(
-        rows,
-        POINTS,
-        name="drift",
-        title="Changes that chance hardly explains",
-        form=lambda value: SHARE.change(value).removesuffix(POINTS.mark),
-        guides=[Guide(value=0.0, label="no change")],
-        bounds=(-math.inf, math.inf),
-        most=_MOST_CHANGES,
-    )
-    return [figure]
+    if rows:
+        yield _interval_figure(
+            rows,
+            POINTS,
+            name="drift",
+            title="Changes that chance hardly explains",
+            form=lambda value: SHARE.change(value).removesuffix(POINTS.mark),
+            guides=[Guide(value=0.0, label="no change")],
+            bounds=(-math.inf, math.inf),
+            most=_MOST_CHANGES,
+        )
 
 
-def change_figures(report: Document, words: Words) -> list[Figure]:
-    """Return, for each number, what it was with the baseline and what it is now."""
+def change_figures(report: Document, words: Words) -> Iterator[Figure]:
+    """Yield, for each number, what it was with the baseline and what it is now."""
     kinds = [("group", number) for number in _CHANGED_OF_GROUPS]
     kinds += [("client", number) for number in ("accuracy", *report.goal)]
-    figures = []
+    defined = [change for change in report.changes if change.after is not None]
     for part, number in kinds:
-        changes = [x for x in report.changes if (x.part, x.number) == (part, number)]
-        if not changes:
-            continue
-        shown = [change for change in changes if change.after is not None][:_MOST_ROWS]
-        unit = unit_of(number)
-        figures.append(
-            _interval_figure(
-                [(x.whom, Measured(name=number, value=x.after)) for x in shown],
-                unit,
+        changes = [x for x in defined if (x.part, x.number) == (part, number)][:_MOST_ROWS]
+        if changes:
+            yield _interval_figure(
+                [(x.whom, Measured(name=number, value=x.after)) for x in changes],
+                unit_of(number),
                 name=f"change-{part}-{number}",
                 title=f"{words.label(number)} of each {part}",
                 detail=f", with {report.baseline} and with this model",
                 meaning=words.meaning(number),
-                before=[x.before for x in shown],
+                before=[x.before for x in changes],
                 baseline=report.baseline,
             )
-        )
-    return figures
 
 
 # ------------------------------------------------------------------ models
 
 
-def plane_figures(report: Document, words: Words) -> list[Figure]:
-    """Return the plane of accuracy and each of the goal's violations."""
+def plane_figures(report: Document, words: Words) -> Iterator[Figure]:
+    """Yield the plane of accuracy and each of the goal's violations."""
     tolerances = {j.measure.name: j.tolerance for j in report.headline.judgements}
-    figures = []
     for number in report.goal:
         unit, label = unit_of(number), words.label(number)
-        points, spoken = [], []
-        for model in report.compared:
-            violation, accuracy = model.numbers.get(number), model.numbers.get("accuracy")
-            if violation and accuracy and None not in (violation.value, accuracy.value):
-                points.append(
-                    PlanePoint(
-                        label=model.name, across=violation, up=accuracy, comparable=model.same_rows
-                    )
-                )
-                shown = f"accuracy {SHARE.one(accuracy.value)}, violation"
-                spoken.append(f"{model.name}: {shown} {unit.one(violation.value)}")
+        points = [
+            PlanePoint(
+                label=model.name,
+                across=model.numbers[number],
+                up=model.numbers["accuracy"],
+                comparable=model.same_rows,
+            )
+            for model in report.compared
+            if _is_defined(model, number) and _is_defined(model, "accuracy")
+        ]
         if len(points) < 2:
             continue
+        spoken = [
+            f"{point.label}: accuracy {SHARE.one(point.up.value)}, violation "
+            f"{unit.one(point.across.value)}"
+            for point in points[:_MOST_SPOKEN]
+        ]
         chart = plane_chart(
             points,
             name=f"plane-{number}",
             title=f"Accuracy and {label} of {len(points)} models",
-            description=f"{'; '.join(spoken[:_MOST_SPOKEN])}.",
+            description=f"{'; '.join(spoken)}.",
             across=f"{label}{', points' * (unit is POINTS)}",
             up="accuracy",
             across_form=unit.tick,
@@ -362,8 +341,11 @@ def plane_figures(report: Document, words: Words) -> list[Figure]:
             guides=_tolerance(tolerances.get(number), unit),
         )
         meaning = "Better is up and to the left. Whiskers are intervals."
-        figures.append(Figure(title="Accuracy and violation", meaning=meaning, chart=chart))
-    return figures
+        yield Figure(title="Accuracy and violation", meaning=meaning, chart=chart)
+
+
+def _is_defined(model: forms.ComparedModel, number: str) -> bool:
+    return number in model.numbers and model.numbers[number].value is not None
 
 
 # ------------------------------------------------------------------ curves
@@ -427,8 +409,10 @@ def _spoken_curves(places: Sequence[float], curves: Curves, unit: Unit) -> str:
     return "; ".join(texts) + "."
 
 
-def sweep_figures(sweep: Sweep, judgements: Sequence[Judgement], words: Words) -> list[Figure]:
-    """Return the judged violations, accuracy, and each attribute's selection rates."""
+def sweep_figures(
+    sweep: forms.Sweep, judgements: Sequence[forms.Judgement], words: Words
+) -> Iterator[Figure]:
+    """Yield the judged violations, accuracy, and each attribute's selection rates."""
     rows = sweep.rows
     gap = "Largest gap between a group and everyone, in percentage points."
     violations: Curves = {
@@ -436,37 +420,38 @@ def sweep_figures(sweep: Sweep, judgements: Sequence[Judgement], words: Words) -
         for j in judgements
     }
     accuracy: Curves = {words.label("accuracy"): [row.accuracy for row in rows]}
+    tolerance = _tolerance(judgements[0].tolerance, POINTS)
     panels = [
-        ("Violation", gap, violations, POINTS),
-        ("Accuracy", words.meaning("accuracy"), accuracy, SHARE),
+        ("Violation", gap, violations, POINTS, tolerance),
+        ("Accuracy", words.meaning("accuracy"), accuracy, SHARE, []),
     ]
     for attribute, groups in rows[0].groups.items():
-        selected = {
+        selected: Curves = {
             group: [row.groups[attribute][group].get("selection_rate") for row in rows]
             for group in groups
         }
         title, meaning = f"Selection rate by {attribute}", words.meaning("selection_rate")
-        panels.append((title, meaning, selected, SHARE))
+        panels.append((title, meaning, selected, SHARE, []))
     used = [] if sweep.used is None else [Guide(value=sweep.used, label=f"used: {sweep.used:g}")]
-    return [
-        _curves_figure(
-            [row.threshold for row in rows],
-            curves,
-            unit,
-            name=f"sweep-{i}",
-            title=title,
-            meaning=meaning,
-            across="threshold",
-            marks=used,
-            guides=_tolerance(judgements[0].tolerance, unit) if unit is POINTS else [],
-        )
-        for i, (title, meaning, curves, unit) in enumerate(panels)
-        if _has_values(curves)
-    ]
+    for i, (title, meaning, curves, unit, guides) in enumerate(panels):
+        if _has_values(curves):
+            yield _curves_figure(
+                [row.threshold for row in rows],
+                curves,
+                unit,
+                name=f"sweep-{i}",
+                title=title,
+                meaning=meaning,
+                across="threshold",
+                marks=used,
+                guides=guides,
+            )
 
 
-def training_figures(history: TrainingHistory, goal: Sequence[str], words: Words) -> list[Figure]:
-    """Return the curves over the rounds and the clients' coefficients."""
+def training_figures(
+    history: TrainingHistory, goal: Sequence[str], words: Words
+) -> Iterator[Figure]:
+    """Yield the curves over the rounds and the clients' coefficients."""
     accuracy, violation = (
         {
             name.removesuffix(f"_{measure}"): values
@@ -481,25 +466,22 @@ def training_figures(history: TrainingHistory, goal: Sequence[str], words: Words
         ("Multipliers", "multipliers", history.multipliers, PLAIN),
         ("Conflicts", "conflicts", {"pairs of clients": history.conflicts}, COUNT),
     ]
-    figures = [
-        _curves_figure(
-            history.rounds,
-            curves,
-            unit,
-            name=f"course-{title.lower()}",
-            title=title,
-            meaning=words.meaning(number),
-            across="round",
-            marks=_served(history),
-            zero=title in ("Violation", "Conflicts"),
-            joined=True,  # after most rounds not all rows are measured
-        )
-        for title, number, curves, unit in panels
-        if _has_values(curves)
-    ]
+    for title, number, curves, unit in panels:
+        if _has_values(curves):
+            yield _curves_figure(
+                history.rounds,
+                curves,
+                unit,
+                name=f"course-{title.lower()}",
+                title=title,
+                meaning=words.meaning(number),
+                across="round",
+                marks=_served(history),
+                zero=title in ("Violation", "Conflicts"),
+                joined=True,  # after most rounds not all rows are measured
+            )
     if _has_values(history.coefficients):
-        figures.append(_coefficients_figure(history))
-    return figures
+        yield _coefficients_figure(history)
 
 
 def _coefficients_figure(history: TrainingHistory) -> Figure:
@@ -550,7 +532,7 @@ def draw_training(run: str | Path) -> list[Path]:
     goal = judged.aim.measures
     history = training_history(judged)
     words = Words(define(["accuracy", *goal, "multipliers", "conflicts"]))
-    figures = training_figures(history, goal, words)
+    figures = [*training_figures(history, goal, words)]
     coefficients = [figures.pop()] if _has_values(history.coefficients) else []
     files = []
     for name, drawn in (("rounds.svg", figures), ("clients.svg", coefficients)):

@@ -87,7 +87,7 @@ def render(document: Document) -> Markup:
     bias = [
         (
             table.title,
-            figures.ratio_figures(table, words, f"ratios-{i}"),
+            [*figures.ratio_figures(table, words, f"ratios-{i}")],
             tables.bias_table(table, words, document.level),
             tables.bias_remarks(table),
         )
@@ -100,7 +100,7 @@ def render(document: Document) -> Markup:
         "page.html",
         document=document,
         badge=badge(document.headline.judgements),
-        goal_figures=figures.goal_figures(document, words),
+        goal_figures=[*figures.goal_figures(document, words)],
         attributes=dict(_attributes(document, words)),
         bias=bias,
         parts=parts,
@@ -113,7 +113,7 @@ def _attributes(document: Document, words: Words) -> Iterator[tuple[str, Content
     for i, section in enumerate(document.sections, 1):
         drawn = figures.group_figures(section, document.overall, words, f"groups-{i}")
         measures = tables.measures_table(section, words, document.goal)
-        yield section.attribute, (drawn, [measures, *tables.groups_tables(section, words)])
+        yield section.attribute, ([*drawn], [measures, *tables.groups_tables(section, words)])
 
 
 def _parts(document: Document, words: Words) -> Iterator[tuple[str, Content]]:
@@ -124,15 +124,15 @@ def _parts(document: Document, words: Words) -> Iterator[tuple[str, Content]]:
     yield "numbers", ([], numbers)
     if document.clients:
         drawn = figures.client_figures(document, words)
-        yield "clients", (drawn, tables.clients_tables(document, words))
+        yield "clients", ([*drawn], tables.clients_tables(document, words))
     yield from _run_parts(document, words)
     if document.sweep is not None:
         drawn = figures.sweep_figures(document.sweep, document.headline.judgements, words)
-        yield "thresholds", (drawn, [tables.sweep_table(document.sweep, words)])
+        yield "thresholds", ([*drawn], [tables.sweep_table(document.sweep, words)])
     if document.drift is not None:
         changes = document.drift.changes
         drift = list(tables.drift_tables(changes, words, document.level))
-        yield "drift", (figures.drift_figures(changes, words), drift)
+        yield "drift", ([*figures.drift_figures(changes, words)], drift)
     origin: list[DisplayTable] = []
     if document.settings is not None:
         yield "stated", ([], [tables.stated_table(document.settings.facts)])
@@ -146,13 +146,14 @@ def _parts(document: Document, words: Words) -> Iterator[tuple[str, Content]]:
 
 def _run_parts(document: Document, words: Words) -> Iterator[tuple[str, Content]]:
     if document.compared:
-        drawn = figures.plane_figures(document, words) + figures.change_figures(document, words)
+        planes = figures.plane_figures(document, words)
+        drawn = [*planes, *figures.change_figures(document, words)]
         beside = tables.compared_tables(document, words)
         yield "compared", (drawn, beside + tables.changes_tables(document, words))
     history = document.training
     if history is not None:
         rounds = [tables.rounds_table(history, words), tables.coefficients_table(history)]
-        yield "training", (figures.training_figures(history, document.goal, words), rounds)
+        yield "training", ([*figures.training_figures(history, document.goal, words)], rounds)
     if document.data is not None:
         yield "data", ([], [tables.clients_rows_table(document.data)])
     if document.server is not None:

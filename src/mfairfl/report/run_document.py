@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from mfairfl import __version__
 from mfairfl.data import MISSING, Encoder
+from mfairfl.data.coding import TreatmentKind
 from mfairfl.data.task import Bin, Task
 from mfairfl.display.numbers import capital
 from mfairfl.errors import ConfigError, DataError
@@ -179,45 +180,49 @@ def _altered_files(run: ReportedRun, digests: Mapping[str, str]) -> list[str]:
 def _data_treatment(run: ReportedRun) -> forms.DataTreatment:
     """Return which client has how many rows, and what was dropped, filled in or merged."""
     record, facts = run.record, run.record.federation
-    dropped, filled, merged = (
-        [line.line for line in facts.treatment if line.kind == kind]
-        for kind in ("dropped", "filled", "merged")
-    )
-    by_kind = {line.line for line in facts.treatment}
-    if record.task.ignore:
-        dropped.append(f"columns left out on request: {', '.join(record.task.ignore)}")
-    merged += _formed_groups(record.task)
-    encoder = _encoder(run)
-    for number in encoder.numeric if encoder else ():
-        if number.indicator:
-            filled.append(
-                f"column '{number.name}': a missing number becomes {number.mean:.6g}, the mean of "
-                "the train rows, and an input of its own marks it"
-            )
-    for column in encoder.categorical if encoder else ():
-        if column.rare:
-            named = some_of([f"'{level}'" for level in column.rare], _MANY)
-            merged.append(
-                f"column '{column.name}': values in few rows are treated as one: {named}"
-            )
+    ignored = record.task.ignore
+    filled, merged = _encoded(run)
+    treated = {treated.line for treated in facts.treatment}
     return forms.DataTreatment(
         rows=record.data.rows,
         clients=[_client(run, client) for client in facts.clients],
-        dropped=dropped,
-        filled=filled,
-        merged=merged,
-        notes=[note for note in facts.notes if note not in by_kind],
+        dropped=[
+            *_treated(run, "dropped"),
+            *[f"columns left out on request: {', '.join(ignored)}"] * bool(ignored),
+        ],
+        filled=[*_treated(run, "filled"), *filled],
+        merged=[*_treated(run, "merged"), *_formed_groups(record.task), *merged],
+        notes=[note for note in facts.notes if note not in treated],
         warnings=facts.warnings,
     )
 
 
-def _encoder(run: ReportedRun) -> Encoder | None:
-    """Read how features became numbers; None if the file is missing or unreadable."""
-    data = _file(run, _ENCODER)
+def _treated(run: ReportedRun, kind: TreatmentKind) -> list[str]:
+    return [treated.line for treated in run.record.federation.treatment if treated.kind == kind]
+
+
+def _encoded(run: ReportedRun) -> tuple[list[str], list[str]]:
+    """Describe what the encoder fills in and merges; nothing if its file is no encoder."""
     try:
-        return None if data is None else Encoder.from_json(data, name=_ENCODER)
+        encoder = Encoder.from_json(_file(run, _ENCODER) or b"", name=_ENCODER)
     except DataError:
-        return None
+        return [], []
+    filled = [
+        f"column '{number.name}': a missing number becomes {number.mean:.6g}, the mean of the "
+        "train rows, and an input of its own marks it"
+        for number in encoder.numeric
+        if number.indicator
+    ]
+    merged = [
+        f"column '{column.name}': values in few rows are treated as one: {_quoted(column.rare)}"
+        for column in encoder.categorical
+        if column.rare
+    ]
+    return filled, merged
+
+
+def _quoted(values: Iterable[object]) -> str:
+    return some_of([f"'{value}'" for value in values], _MANY)
 
 
 def _client(run: ReportedRun, client: ClientFacts) -> forms.ClientRows:
@@ -249,8 +254,7 @@ def _formed_groups(task: Task) -> Iterator[str]:
 
 def _bin(group: Bin) -> str:
     if group.values is not None:
-        values = some_of([f"'{value}'" for value in group.values], _MANY)
-        return f"'{group.name}' is {values}"
+        return f"'{group.name}' is {_quoted(group.values)}"
     if group.min is None:
         return f"'{group.name}' is up to {group.max:g}"
     if group.max is None:
@@ -264,46 +268,43 @@ def _bin(group: Bin) -> str:
 def group_use(run: ReportedRun) -> forms.GroupUse:
     """Describe whether a decision needs the group, as an input or to choose a threshold."""
     task, thresholds = run.record.task, run.record.served.thresholds is not None
-    features = set(task.features)
-    columns = list(dict.fromkeys(sensitive.column for sensitive in task.sensitive))
-    if not columns:
+    if not task.sensitive:
         sentence = (
             "No sensitive attribute was named: nothing is known about how decisions use groups."
         )
         return forms.GroupUse(reads_group=False, sentence=sentence, details=[])
-    inputs = [c for c in columns if c in features and task.sensitive_as_features]
+    columns = list(dict.fromkeys(sensitive.column for sensitive in task.sensitive))
+    features = (*task.features,) * task.sensitive_as_features
+    inputs = [column for column in columns if column in features]
+    proxies = [f"{capital(line)}." for line in _treated(run, "proxy")]
+    by_group = [
+        "Scores become decisions by a threshold for each group; near it, decisions may be drawn "
+        "at random."
+    ] * thresholds
     if inputs:
-        details = [f"Inputs of the model: {and_list(inputs)}."]
+        details = [f"Inputs of the model: {and_list(inputs)}.", *by_group, *proxies]
     else:
-        details = [f"Not an input of the model: {and_list(columns)}."]
-    if thresholds:
-        details.append(
-            "Scores become decisions by a threshold for each group; near it, decisions may be "
-            "drawn at random."
-        )
-    proxies = [line.line for line in run.record.federation.treatment if line.kind == "proxy"]
-    details += [f"{capital(line)}." for line in proxies]
-    if not inputs:
-        details.append(
+        details = [
+            f"Not an input of the model: {and_list(columns)}.",
+            *by_group,
+            *proxies,
             "Other columns may still reveal the group: leaving a column out does not make a model "
-            "blind to it."
-        )
+            "blind to it.",
+        ]
     how = {
         (True, True): "the model reads it, and the threshold depends on the group",
         (True, False): "the model reads it like any other column",
         (False, True): "the threshold depends on the group, though the model does not read it",
-    }.get((bool(inputs), thresholds))
-    if how is None:
-        sentence = (
-            f"Decisions do not read {and_list(columns)}: neither the model nor the decision rule "
-            "uses it."
-        )
-    else:
-        sentence = (
-            f"Decisions read {and_list(columns)}: {how}. Whether that is lawful depends on the "
-            "use; a person's group must be known to decide."
-        )
-    return forms.GroupUse(reads_group=how is not None, sentence=sentence, details=details)
+        (False, False): "",
+    }[bool(inputs), thresholds]
+    sentence = (
+        f"Decisions read {and_list(columns)}: {how}. Whether that is lawful depends on the use; a "
+        "person's group must be known to decide."
+        if how
+        else f"Decisions do not read {and_list(columns)}: neither the model nor the decision rule "
+        "uses it."
+    )
+    return forms.GroupUse(reads_group=bool(how), sentence=sentence, details=details)
 
 
 # ------------------------------------------------------------------ server

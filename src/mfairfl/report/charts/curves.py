@@ -76,7 +76,7 @@ def line_chart(
     values = [value for curve in curves.values() for value in curve]
     values += [guide.value for guide in guides]
     up = draw.fitted(values, top + _PLOT, top, zero=zero)
-    first, last = (places[0], places[-1]) if places else (0.0, 1.0)
+    first, last = places[0], places[-1]
     end = last if last > first else first + 1.0
     x = Scale(first, end, draw.side_room(up, form), WIDTH - 12)
     parts = [
@@ -90,11 +90,7 @@ def line_chart(
         parts.append(draw.text(x.end, y - 4, guide.label, anchor="end", kind="halo strong"))
     legend = up.start + 2 * LINE + 6
     for i, (label, curve) in enumerate(curves.items()):
-        drawn = [
-            None if value is None else (x.at(place), up.at(value))
-            for place, value in zip(places, curve, strict=True)
-        ]
-        parts += _curve(drawn, i, joined=joined)
+        parts += _curve(places, curve, x, up, i, joined=joined)
         if len(curves) > 1:  # else the title names it
             base = legend + LINE * i
             parts += _stroke(f"M{draw.point(0, base)}L{draw.point(30, base)}", [(15, base)], i)
@@ -104,19 +100,26 @@ def line_chart(
 
 
 def _curve(
-    places: Sequence[tuple[float, float] | None], index: int, *, joined: bool
+    places: Sequence[float],
+    values: Sequence[float | None],
+    x: Scale,
+    up: Scale,
+    index: int,
+    *,
+    joined: bool,
 ) -> Iterator[Markup]:
     """Draw a curve and some markers on it."""
     shape, pen = "", "M"
-    for place in places:
-        if place is not None:
-            shape += f"{pen}{draw.point(*place)}"
+    drawn = []
+    for place, value in zip(places, values, strict=True):
+        if value is not None:
+            drawn.append((x.at(place), up.at(value)))
+            shape += f"{pen}{draw.point(*drawn[-1])}"
             pen = "L"
         elif not joined:
             pen = "M"
-    defined = [place for place in places if place is not None]
-    apart = max(1, round(len(defined) / _MARKERS))
-    return _stroke(shape, defined[(index * apart // 3) % apart :: apart], index)
+    apart = max(1, round(len(drawn) / _MARKERS))
+    return _stroke(shape, drawn[(index * apart // 3) % apart :: apart], index)
 
 
 def _stroke(shape: str, marked: Sequence[tuple[float, float]], index: int) -> Iterator[Markup]:
@@ -173,14 +176,13 @@ def strip_chart(
     """
     values = [value for strip in strips.values() for value in strip]
     defined = [value for value in values if value is not None]
-    low, high = (min(defined), max(defined)) if defined else (0.0, 1.0)
+    low, high = min(defined), max(defined)
     if form(low) == form(high):  # a difference that no label shows is rounding
         high = low
     top = LINE * len(marks) + 4
     bottom = top + _PITCH * len(strips)
-    first, last = (places[0], places[-1]) if places else (0, 0)
-    start = min(max(map(draw.text_width, strips), default=0.0), _LABELS) + 8
-    columns = Scale(first - 0.5, last + 0.5, start, WIDTH - 4)
+    start = min(draw.widest(strips), _LABELS) + 8
+    columns = Scale(places[0] - 0.5, places[-1] + 0.5, start, WIDTH - 4)
     legend = bottom + 2 * LINE
     parts = [
         *(
@@ -248,11 +250,7 @@ def _legend(y: float, low: float, high: float, form: Form) -> Iterator[Markup]:
         return
     for level in range(_LEVELS):
         yield draw.path(_box(40 * level, y, 40), f"h{level + 1}")
-    places: list[tuple[float, draw.Anchor]] = [
-        (0, "start"),
-        (_LEVELS / 2, "middle"),
-        (_LEVELS, "end"),
-    ]
-    for step, anchor in places:
-        value = low + (high - low) * step / _LEVELS
-        yield draw.text(40 * step, y + _CELL + 13, form(value), anchor=anchor)
+    written: list[tuple[float, draw.Anchor]] = [(0, "start"), (0.5, "middle"), (1, "end")]
+    for share, anchor in written:
+        value = low + (high - low) * share
+        yield draw.text(40 * _LEVELS * share, y + _CELL + 13, form(value), anchor=anchor)

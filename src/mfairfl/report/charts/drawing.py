@@ -273,17 +273,16 @@ def fitted(
     >>> fitted([], 0, 100)
     Scale(low=0.0, high=1.0, start=0, end=100)
     """
-    defined = [float(value) for value in values if value is not None]
-    if zero or not defined:
-        defined.append(0.0)
-    low, high = min(defined), max(defined)
-    if high - low <= _APART * max(1.0, abs(low)):  # one value in the middle, zero at the edge
-        nothing = abs(low) <= _APART
-        room = 1.0 if nothing else abs(low) / 10
-        low, high = (low, low + room) if zero or nothing else (low - room, high + room)
-    else:
+    defined = [float(value) for value in values if value is not None] + [0.0] * zero
+    low, high = min(defined, default=0.0), max(defined, default=0.0)
+    if high - low > _APART * max(1.0, abs(low)):
         room = (high - low) / 20
         low, high = (low if zero and low == 0 else low - room), high + room
+    elif abs(low) <= _APART:  # zero alone at the edge, another value in the middle
+        high = low + 1.0
+    else:
+        room = abs(low) / 10
+        low, high = low - room, high + room
     low, high = max(low, bounds[0]), min(high, bounds[1])
     return Scale(round(low, 12), round(high, 12), start, end)
 
@@ -316,6 +315,11 @@ def text_width(text: str) -> float:
     (22.32, 13.32, 24.0)
     """
     return round(SIZE * sum(map(_width, text)), 6)
+
+
+def widest(texts: Iterable[str]) -> float:
+    """Return the width of the widest text; 0 without any."""
+    return max(map(text_width, texts), default=0.0)
 
 
 def _width(character: str) -> float:
@@ -398,5 +402,4 @@ def side_axis(
 
 def side_room(scale: Scale, form: Form, most: int = 4) -> float:
     """Return the width that the labels of a vertical axis take."""
-    labels = [form(value) for value in ticks(scale.low, scale.high, most)]
-    return max(map(text_width, labels), default=0.0) + 8
+    return widest(map(form, ticks(scale.low, scale.high, most))) + 8

@@ -75,37 +75,50 @@ def interval_chart(
     1
     """
     numbers = [number for _, number in rows]
-    values = [*before, *(guide.value for guide in guides)]
+    values = [*before, *(guide.value for guide in guides), *_ends(numbers)]
     for number in numbers:
-        values += [number.value, number.noise_floor]
-        values += [*(number.interval or ()), *(number.bounds or ())]
-    widths = [draw.text_width(label) for label, _ in rows]
-    above = len(rows) <= _FEW and 4 * sum(width > _BESIDE for width in widths) > len(rows)
+        values += [number.noise_floor, *(number.bounds or ())]
+    labels = [label for label, _ in rows]
+    wide = sum(draw.text_width(label) > _BESIDE for label in labels)
+    above = len(rows) <= _FEW and 4 * wide > len(rows)
+    start = _GAP + (0 if above else min(draw.widest(labels), _BESIDE))
     written = [form(number.value) for number in numbers if number.value is not None]
-    room = max(_BOLD * max(map(draw.text_width, written), default=0.0) + _GAP, 24)
-    start = _GAP if above else min(max(widths, default=0.0), _BESIDE) + _GAP
+    room = max(_BOLD * draw.widest(written) + _GAP, 24)
     scale = draw.fitted(values, start, WIDTH - room, zero=zero, bounds=bounds)
     top = (LINE * len(guides) + 4) if guides else 2
-    pitch = _PITCH + (LINE - 2 if above else 0)
+    pitch = _PITCH + (LINE - 2) * above
     bottom = top + pitch * len(rows)
     middles = [top + pitch * (i + 1) - _PITCH / 2 for i in range(len(rows))]
     parts = [*draw.bottom_axis(scale, bottom, tick_form, most=4, top=top)]
     for number, y in zip(numbers, middles, strict=True):
-        if number.noise_floor is not None:
-            zero_at, floor = scale.at(max(scale.low, 0.0)), scale.at(number.noise_floor)
-            parts += _floor(zero_at, floor, y - 8, y + 8)
+        parts += _noise(number, scale, y)
     parts += draw.upright(guides, scale, bottom)
-    for i, (label, number) in enumerate(rows):
-        if above:
-            parts.append(draw.text(0, middles[i] - _PITCH / 2 - 1, label, kind="halo"))
-        else:
-            parts.append(draw.text(0, middles[i] + 4, label, room=_BESIDE))
-        parts += _number(number, before[i] if before else None, scale, middles[i], form)
-    legend = _legend(numbers, before, baseline)
-    for i, (mark, words) in enumerate(legend):
-        y = bottom + 2 * LINE + 4 + LINE * i
-        parts += [mark(y - 4), draw.text(20, y, words, kind="dim")]
-    return draw.picture(name, bottom + LINE + 6 + LINE * len(legend), title, description, parts)
+    earlier = before or [None] * len(rows)
+    for label, number, old, y in zip(labels, numbers, earlier, middles, strict=True):
+        parts.append(_label(label, y, above=above))
+        parts += _number(number, old, scale, y, form)
+    end = bottom + LINE + 6
+    for mark, words in _legend(numbers, before, baseline):
+        end += LINE
+        parts += [mark(end - 6), draw.text(20, end - 2, words, kind="dim")]
+    return draw.picture(name, end, title, description, parts)
+
+
+def _ends(numbers: Sequence[Measured]) -> list[Number]:
+    return [end for number in numbers for end in (number.value, *(number.interval or ()))]
+
+
+def _label(label: str, y: float, *, above: bool) -> Markup:
+    if above:
+        return draw.text(0, y - _PITCH / 2 - 1, label, kind="halo")
+    return draw.text(0, y + 4, label, room=_BESIDE)
+
+
+def _noise(number: Measured, scale: Scale, y: float) -> list[Markup]:
+    """Draw a number's noise floor, if it has one."""
+    if number.noise_floor is None:
+        return []
+    return _floor(scale.at(max(scale.low, 0.0)), scale.at(number.noise_floor), y - 8, y + 8)
 
 
 def _floor(zero: float, floor: float, top: float, bottom: float) -> list[Markup]:
@@ -238,17 +251,15 @@ def plane_chart(
     ]
     for i, (one, place) in enumerate(zip(points, places, strict=True)):
         parts += _model(one, place, x, y, i)
-    names = [draw.shortened(one.label, _LONGEST) for one in points]
-    beside = None if len(points) > _MANY else _labels(names, places, x, y)
     end = y.start + 2 * LINE + 10
+    names = [draw.shortened(one.label, _LONGEST) for one in points]
+    beside = _labels(names, places, x, y) if len(points) <= _MANY else None
     if beside is None:
+        parts += _key(points, end)
+        end += LINE * len(points)
         numbers = [str(i) for i in range(1, len(points) + 1)]
-        beside = _labels(numbers, places, x, y, overlap=True) or []
-        for i, one in enumerate(points):
-            end += LINE
-            parts.append(_model_marker(one, i, 8, end - 8))
-            parts.append(draw.text(20, end - 4, f"{i + 1} {one.label}", room=WIDTH - 20))
-    parts += beside
+        beside = _labels(numbers, places, x, y, overlap=True)
+    parts += beside or []
     notes = ["grey: what chance alone gives (noise floor)"] * (floor is not None)
     notes += ["open markers: measured on other rows"] * any(not one.comparable for one in points)
     for note in notes:
@@ -272,13 +283,16 @@ def _model(
     yield _model_marker(model, index, at, base, radius=4.5 if index else 6)
 
 
+def _key(models: Sequence[PlanePoint], y: float) -> Iterator[Markup]:
+    """Draw the names of numbered models below one another."""
+    for i, model in enumerate(models):
+        yield _model_marker(model, i, 8, y + LINE * (i + 1) - 8)
+        yield draw.text(20, y + LINE * (i + 1) - 4, f"{i + 1} {model.label}", room=WIDTH - 20)
+
+
 def _model_marker(model: PlanePoint, index: int, x: float, y: float, radius: float = 4) -> Markup:
     kind = f"{'full' if model.comparable else 'open'} s{index % 6 + 1}"
     return draw.marker(draw.SHAPES[index % 6], x, y, kind, radius)
-
-
-def _ends(numbers: Sequence[Measured]) -> list[Number]:
-    return [end for number in numbers for end in (number.value, *(number.interval or ()))]
 
 
 def _labels(
