@@ -6,17 +6,9 @@ from collections.abc import Iterator, Sequence
 from textwrap import fill
 
 from mfairfl.display import DisplayTable
+from mfairfl.report import tables
 from mfairfl.report.audit_settings import AuditSettings, AuditSource
 from mfairfl.report.document import BiasTable, Document, Drift
-from mfairfl.report.tables import (
-    bias_remarks,
-    bias_table,
-    clients_tables,
-    drift_tables,
-    groups_tables,
-    overall_tables,
-    sweep_table,
-)
 from mfairfl.report.wording import Words
 from mfairfl.text import one_line
 
@@ -53,24 +45,23 @@ def _parts(document: Document) -> Iterator[list[str]]:
     words = Words(document.definitions)
     yield [one_line(document.headline.title), document.notice]
     yield _headline(document)
-    for table in overall_tables(document, words):
+    for table in tables.overall_tables(document, words):
         yield _table(table)
     undefined = [number for number in document.overall if number.value is None]
-    bounded = any(number.bounds for number in document.overall)
     yield [
         *(_filled(f"{words.label(n.name)}: undefined ({n.undefined})") for n in undefined),
         _filled(_READING),
-        *[_filled(_BOUNDS)] * bounded,
+        *[_filled(_BOUNDS)] * any(number.bounds for number in document.overall),
     ]
     for section in document.sections:
-        yield _table(groups_tables(section, words, intervals=_WITH_INTERVAL)[0])
+        yield _table(tables.groups_tables(section, words, intervals=_WITH_INTERVAL)[0])
     if document.clients:
-        yield _table(clients_tables(document, words, intervals=_WITH_INTERVAL)[0])
+        yield _table(tables.clients_tables(document, words, intervals=_WITH_INTERVAL)[0])
     for bias in document.bias_tables:
         yield _bias(bias, words, document.level)
     yield [*map(_filled, sorted({bias.notes[-1] for bias in document.bias_tables}))]
     if document.sweep is not None:
-        table = sweep_table(document.sweep, words, most=_THRESHOLDS)
+        table = tables.sweep_table(document.sweep, words, most=_THRESHOLDS)
         yield [*_table(table), "sweep.csv has every threshold."]
     if document.drift is not None:
         yield _drift(document.drift, words, document.level)
@@ -100,8 +91,8 @@ def _bias(bias: BiasTable, words: Words, level: float) -> list[str]:
     attributes = " × ".join(one_line(name, longest=40) for name in bias.attributes)
     return [
         f"{bias.title} ({attributes}; 6 RCNY §5-301)",
-        bias_table(bias, words, level).to_text(),
-        *map(_filled, bias_remarks(bias)[:-1]),
+        tables.bias_table(bias, words, level).to_text(),
+        *map(_filled, tables.bias_remarks(bias)[:-1]),
     ]
 
 
@@ -117,7 +108,7 @@ def _drift(drift: Drift, words: Words, level: float) -> list[str]:
             lines.append(_filled(f"{what}: {', '.join(names)}"))
     notable = [change for change in drift.changes if change.beyond_chance]
     if notable:
-        lines.append(next(drift_tables(notable, words, level)).to_text())
+        lines.append(next(tables.drift_tables(notable, words, level)).to_text())
     return lines
 
 

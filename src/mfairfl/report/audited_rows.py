@@ -12,20 +12,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mfairfl.data import MISSING, SPLITS, Attribute
+from mfairfl.data import MISSING, SPLITS, Attribute, predictions
 from mfairfl.data.agreement import MOST_CELLS
-from mfairfl.data.coding import ORDERED_LABELS, spelling
+from mfairfl.data.coding import ORDERED_LABELS
 from mfairfl.data.columns import MOST_GROUPS, Column, Columns, columns_of, require_columns
 from mfairfl.data.files import FileContent, read_file, read_frame
-from mfairfl.data.predictions import (
-    SPLIT,
-    PredictedRows,
-    PredictionColumns,
-    as_predicted,
-    ordered_groups,
-    read_predictions,
-    split_column,
-)
 from mfairfl.data.values import Reading
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.audit_counts import AuditCounts
@@ -181,8 +172,8 @@ def audit_content(
         if column not in named.sensitive:
             raise ConfigError(f"bins of '{column}': it is not a sensitive column")
         columns[column] = _binned(columns[column], cuts)
-    roles = as_predicted(columns, named)
-    rows = read_predictions(columns, roles, name)
+    roles = predictions.as_predicted(columns, named)
+    rows = predictions.read_predictions(columns, roles, name)
     attributes = _attributes(columns, rows, options.bins, name)
     _check_size(rows, attributes, name)
 
@@ -206,7 +197,7 @@ def audit_content(
     )
     document = build_audit(
         count(rows.decisions, rows.scores),
-        options.settings(_meaning(columns, named, roles)),
+        options.settings(_meaning(columns, rows, named, roles)),
         sources=[source],
         above_median=None if rows.scores is None else Selections.above_exact(rows.scores, count),
         baseline=baseline,
@@ -239,33 +230,30 @@ def _from_arrays(
 
 
 def _of_split(
-    columns: dict[str, Column], split: str | None, roles: PredictionColumns, name: str
+    columns: dict[str, Column], split: str | None, roles: predictions.PredictionColumns, name: str
 ) -> tuple[dict[str, Column], list[str], list[str]]:
     """Return the columns with the rows that were chosen, a note and a warning about them."""
-    column = split_column(columns, roles)
-    if split is None or (column is None and split == ALL):
-        return columns, [], []
-    if column is None:
+    column = predictions.split_column(columns, roles)
+    if column is None and split not in (None, ALL):
         raise DataError(
-            f"{name}: no column '{SPLIT}' that holds {', '.join(SPLITS)} and nothing else; leave "
-            "split= (--split) out"
+            f"{name}: no column '{predictions.SPLIT}' that holds {', '.join(SPLITS)} and nothing "
+            "else; leave split= (--split) out"
         )
-    splits = column.texts
-    counted = np.ones(len(splits), dtype=bool) if split == ALL else splits == split
+    if column is None or split is None:
+        return columns, [], []
+    counted = (column.texts == split) | (split == ALL)
     if not counted.any():
         raise DataError(f"{name}: no row of split '{split}'; choose another (--split)")
-    notes, warnings = [], []
-    if split != ALL:
-        notes.append(
-            f"only rows of split '{split}' are counted: {counted.sum():,} of {len(counted):,}"
-        )
-    if trained := int((splits[counted] == "train").sum()):
-        warnings.append(
-            f"{trained:,} of {counted.sum():,} rows are train rows: a model looks better on them "
-            "than on new ones"
-        )
-    chosen = {key: values.take(counted) for key, values in columns.items() if key != SPLIT}
-    return chosen, notes, warnings
+    note = f"only rows of split '{split}' are counted: {counted.sum():,} of {len(counted):,}"
+    trained = int((column.texts[counted] == "train").sum())
+    warning = (
+        f"{trained:,} of {counted.sum():,} rows are train rows: a model looks better on them "
+        "than on new ones"
+    )
+    chosen = {
+        key: values.take(counted) for key, values in columns.items() if key != predictions.SPLIT
+    }
+    return chosen, [note] * (split != ALL), [warning] * (trained > 0)
 
 
 # ------------------------------------------------------------------ groups
@@ -294,12 +282,15 @@ def _bin_names(cuts: Sequence[float]) -> list[str]:
 
 
 def _attributes(
-    columns: Columns, rows: PredictedRows, bins: Mapping[str, Sequence[float]], name: str
+    columns: Columns,
+    rows: predictions.PredictedRows,
+    bins: Mapping[str, Sequence[float]],
+    name: str,
 ) -> tuple[Attribute, ...]:
     """Return the groups that occur: bins and numbers in their order, ``?`` last."""
     attributes = []
     for column, texts in rows.groups.items():
-        groups = ordered_groups({*texts} - {MISSING})
+        groups = predictions.ordered_groups({*texts} - {MISSING})
         numbers = columns[column].recognised is not None
         if column in bins:
             groups = [group for group in _bin_names(bins[column]) if group in groups]
@@ -315,7 +306,9 @@ def _attributes(
     return tuple(attributes)
 
 
-def _check_size(rows: PredictedRows, attributes: tuple[Attribute, ...], name: str) -> None:
+def _check_size(
+    rows: predictions.PredictedRows, attributes: tuple[Attribute, ...], name: str
+) -> None:
     cells = Cells(attributes).size
     if cells > MOST_CELLS:
         raise DataError(
@@ -348,23 +341,23 @@ def _doubtful_groups(attributes: Sequence[Attribute]) -> list[str]:
 # ------------------------------------------------------------------ labels and decisions
 
 
-def _meaning(columns: Columns, named: PredictionColumns, roles: PredictionColumns) -> AuditMeaning:
+def _meaning(
+    columns: Columns,
+    rows: predictions.PredictedRows,
+    named: predictions.PredictionColumns,
+    roles: predictions.PredictionColumns,
+) -> AuditMeaning:
     """Return which values are the favourable ones: as stated, or as detected."""
-    label = ""
+    favourable = selected = ""
     if roles.label is not None:
-        label = roles.favourable or _second(columns[roles.label])
-    selected = ""
+        favourable = roles.favourable or _second(columns[roles.label])
     if named.prediction is not None:
         column = columns[named.prediction]
-        alike = {spelling(text): text for text in column.levels}
-        stated = named.selected or alike.get(spelling(roles.favourable or ""), "")
-        if roles.selected != named.selected:  # detected beside the decisions
-            worth = columns[str(roles.prediction)].texts == roles.selected
-            stated = str(column.texts[worth][0]) if worth.any() else label
-        selected = stated or _second(column) or label
+        chosen = column.texts[rows.places[rows.decisions == 1]]
+        selected = named.selected or next(iter(chosen), "") or _second(column) or favourable
     return AuditMeaning(
         label=named.label or "",
-        favourable=label,
+        favourable=favourable,
         prediction=named.prediction or "",
         selected=selected,
         score=named.score or "",

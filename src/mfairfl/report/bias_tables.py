@@ -11,6 +11,7 @@ for scores that lie on edges the same rows are above.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -35,7 +36,8 @@ SMALL_SHARE = 0.02
 _FOUR_FIFTHS = (
     "29 CFR 1607.4(D) names four fifths (0.8) as a rule of thumb; 6 RCNY §5-301 names no limit."
 )
-_TITLES: dict[Literal["sex", "race", "sex_race"], str] = {
+TableName = Literal["sex", "race", "sex_race"]
+_TITLES: dict[TableName, str] = {
     "sex": "Sex",
     "race": "Race/ethnicity",
     "sex_race": "Sex × race/ethnicity",
@@ -65,35 +67,42 @@ def bias_tables(
     """
     above_median = above_median or Selections.above_edge(counts)
     decided = Selections(counts=counts, fewest=counts, most=counts)
-    columns = {
+    columns: dict[TableName, tuple[str | None, ...]] = {
         "sex": (settings.sex,),
         "race": (settings.race,),
         "sex_race": (settings.sex, settings.race),
     }
     tables = []
-    for selections in [decided] if above_median is None else [decided, above_median]:
-        for name, title in _TITLES.items():
-            attributes = tuple(column for column in columns[name] if column is not None)
-            if len(attributes) < len(columns[name]):
-                continue
-            rows = _compared(_categories(attributes, selections, settings), settings.level)
-            left_out = any(row.left_out for row in rows)
-            tables.append(
-                BiasTable(
-                    name=name,
-                    title=f"{title}: {selections.measure}",
-                    attributes=attributes,
-                    measure=selections.measure,
-                    rows=rows,
-                    unknown=int(counts.rows.sum()) - sum(row.applicants for row in rows),
-                    withheld=int(counts.withheld.sum()),
-                    median=selections.median,
-                    median_kind=selections.kind,
-                    justification=(settings.small_categories or "") * left_out,
-                    notes=_notes(rows),
-                )
-            )
+    for selections in filter(None, (decided, above_median)):
+        for name, named in columns.items():
+            attributes = [column for column in named if column is not None]
+            if len(attributes) == len(named):
+                tables.append(_table(name, attributes, counts, selections, settings))
     return tables
+
+
+def _table(
+    name: TableName,
+    attributes: Sequence[str],
+    counts: AuditCounts,
+    selections: Selections,
+    settings: AuditSettings,
+) -> BiasTable:
+    rows = _compared(_categories(attributes, selections, settings), settings.level)
+    left_out = any(row.left_out for row in rows)
+    return BiasTable(
+        name=name,
+        title=f"{_TITLES[name]}: {selections.measure}",
+        attributes=tuple(attributes),
+        measure=selections.measure,
+        rows=rows,
+        unknown=int(counts.rows.sum()) - sum(row.applicants for row in rows),
+        withheld=int(counts.withheld.sum()),
+        median=selections.median,
+        median_kind=selections.kind,
+        justification=(settings.small_categories or "") * left_out,
+        notes=_notes(rows),
+    )
 
 
 # ------------------------------------------------------------------ what counts as selected
@@ -184,7 +193,7 @@ class Selections:
 
 
 def _categories(
-    attributes: tuple[str, ...], selections: Selections, settings: AuditSettings
+    attributes: Sequence[str], selections: Selections, settings: AuditSettings
 ) -> list[BiasRow]:
     """Return the categories with their rates, before they are compared."""
     counts, name = selections.counts, f"{selections.measure}_rate"
@@ -231,29 +240,31 @@ def _share(row: BiasRow) -> Share:
 
 def _compared(rows: Sequence[BiasRow], level: float) -> list[BiasRow]:
     """Compare each category with the one of the highest rate; of several, with the largest."""
-    candidates = [row for row in rows if row.applicants and not row.left_out]
     reference = max(
-        candidates, key=lambda row: (row.rate.value or 0.0, row.applicants), default=None
+        (row for row in rows if row.applicants and not row.left_out),
+        key=lambda row: (row.rate.value or 0.0, row.applicants),
+        default=None,
     )
-    p_values = [
-        fisher(_share(row), _share(reference))
-        if reference is not None and row is not reference and row in candidates
-        else None
-        for row in rows
-    ]
-    highest = None if reference is None else reference.rate.value
+    p_values = [_p_value(row, reference) for row in rows]
+    highest = math.nan if reference is None else reference.rate.value
     return [
         row.model_copy(
             update={
                 "impact_ratio": _impact_ratio(row, reference, rows, level),
                 "p_value": p_value,
                 "p_holm": corrected,
-                "highest": row in candidates and row.rate.value == highest,
+                "highest": not row.left_out and row.rate.value == highest,
                 "reference": row is reference,
             }
         )
         for row, p_value, corrected in zip(rows, p_values, holm(p_values), strict=True)
     ]
+
+
+def _p_value(row: BiasRow, reference: BiasRow | None) -> Number:
+    if reference is None or row is reference or row.left_out:
+        return None
+    return fisher(_share(row), _share(reference))
 
 
 def _impact_ratio(
@@ -274,12 +285,10 @@ def _impact_ratio(
 
 def _ratio_bounds(row: BiasRow, rows: Sequence[BiasRow]) -> Interval | None:
     """Bound a rate divided by the highest, from bounds of the rates; None if all are known."""
-    if all(other.rate.bounds is None for other in rows):
-        return None
     own = _ends(row)
-    if own is None:
+    if own is None or all(other.rate.bounds is None for other in rows):
         return None
-    others = [ends for x in rows if x is not row and (ends := _ends(x)) is not None]
+    others = [_ends(other) or (0.0, 0.0) for other in rows if other is not row]
     most = max((upper for _, upper in others), default=0.0)
     least = max((lower for lower, _ in others), default=0.0)
     low, high = own

@@ -6,6 +6,8 @@ the EU AI Act are named by their numbers alone: what they ask for is in the law.
 
 from __future__ import annotations
 
+from typing import Any
+
 from mfairfl.display import DisplayTable
 from mfairfl.display.numbers import SHARE
 from mfairfl.errors import ConfigError
@@ -141,7 +143,7 @@ def _gaps(report: Document) -> list[tuple[str, str, str]]:
 
 
 def _reproduce(origin: Provenance) -> list[str]:
-    settings = [[key, str(value)] for key, value in origin.settings.items() if value is not None]
+    settings = [[key, str(value)] for key, value in _settings(origin).items()]
     versions = ", ".join(f"{name} {version}" for name, version in origin.versions.items())
     lines = [
         f"Identity of the run: {origin.identity}",
@@ -156,6 +158,10 @@ def _reproduce(origin: Provenance) -> list[str]:
     ]
 
 
+def _settings(origin: Provenance) -> dict[str, Any]:
+    return {key: value for key, value in origin.settings.items() if value is not None}
+
+
 def _hashes(origin: Provenance) -> list[str]:
     return [f"SHA-256 of {name}: {digest}" for name, digest in origin.files.items()]
 
@@ -168,9 +174,7 @@ def _ai_act(report: Document, data: DataTreatment, use: GroupUse, origin: Proven
     head = report.headline
     chosen = ("strategy.", "model.", "output.", "fairness.")
     settings = ", ".join(
-        f"{key} = {value}"
-        for key, value in origin.settings.items()
-        if key.startswith(chosen) and value is not None
+        f"{key} = {value}" for key, value in _settings(origin).items() if key.startswith(chosen)
     )
     rows = (
         f"{origin.data.get('name')}: {data.rows:,} rows of {len(data.clients)} clients, SHA-256 "
@@ -179,13 +183,6 @@ def _ai_act(report: Document, data: DataTreatment, use: GroupUse, origin: Proven
     treated = [f"{kind}: {line}" for kind, lines in _treated(data).items() for line in lines]
     gaps = [
         f"{attribute}: {name} is undefined, since {why}" for attribute, name, why in _gaps(report)
-    ]
-    biases = [judgement.sentence for judgement in head.judgements]
-    biases += [
-        f"{section.attribute}: {label_of(number.name)} {number.value:.4f}"
-        for section in report.sections
-        for number in section.measures
-        if number.value is not None and number.name.endswith("_violation")
     ]
     points = {
         "Annex IV, point 2(b)": (
@@ -198,7 +195,10 @@ def _ai_act(report: Document, data: DataTreatment, use: GroupUse, origin: Proven
             "date of the tests, and signature",
         ),
         "Annex IV, point 3": (_accuracies(report), "limits in use, risks, and human oversight"),
-        "Article 10(2)(f)": ([*biases, use.sentence], "biases that these groups do not show"),
+        "Article 10(2)(f)": (
+            [*_biases(report), use.sentence],
+            "biases that these groups do not show",
+        ),
         "Article 10(2)(g)": ([head.what, head.cost, *use.details], "measures outside training"),
         "Article 10(2)(h)": (
             list(dict.fromkeys([*head.warnings, *data.notes, *gaps])),
@@ -214,6 +214,16 @@ def _ai_act(report: Document, data: DataTreatment, use: GroupUse, origin: Proven
         missing = _to_fill_in(markdown_escaped(left), "the provider of the system")
         parts += [f"### {point}", f"{markdown_list(lines)}\n{missing}"]
     return parts
+
+
+def _biases(report: Document) -> list[str]:
+    violations = [
+        f"{section.attribute}: {label_of(number.name)} {number.value:.4f}"
+        for section in report.sections
+        for number in section.measures
+        if number.value is not None and number.name.endswith("_violation")
+    ]
+    return [*(judgement.sentence for judgement in report.headline.judgements), *violations]
 
 
 def _tests(report: Document) -> list[str]:

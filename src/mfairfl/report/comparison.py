@@ -9,12 +9,12 @@ from typing import Any
 from mfairfl.data import Task
 from mfairfl.display.numbers import SHARE
 from mfairfl.fairness import rates
-from mfairfl.fairness.results import Bounds, Measured, MetricTable, Number
+from mfairfl.fairness.results import Bounds, Measured, MetricTable, Number, Slice
 from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import share_change
 from mfairfl.report.document import Change, ComparedModel
 from mfairfl.report.reported_run import Aim, ReportedRun
-from mfairfl.report.significance import Place, tables_by_place
+from mfairfl.report.significance import Place, difference, tables_by_place
 from mfairfl.report.wording import and_list, known_notion, points, range_of_points
 from mfairfl.runs.reference_records import ReferenceRecord, different_rows
 
@@ -156,7 +156,7 @@ def changes_between(baseline: ReportedRun, run: ReportedRun) -> list[Change]:
                     number=name,
                     before=before,
                     after=after,
-                    change=None if before is None or after is None else after - before,
+                    change=difference(before, after),
                     interval=_interval(name, [t.get(place) for t in tables], run.table.level),
                 )
             )
@@ -167,18 +167,18 @@ def _by_place(run: ReportedRun, judged: ReportedRun) -> dict[Place, dict[str, Nu
     """Return the numbers that may have changed; the goal is that of the judged run."""
     table, task, aim = run.table, run.record.task, judged.aim
     goal = aim.measured(task, table, run.tally)
-    everyone = {name: table.get(name).value for name in _OF_ALL}
-    everyone |= {name: measure.value for name, measure in goal.items()}
+    everyone = _values(table, _OF_ALL) | {name: number.value for name, number in goal.items()}
     numbers: dict[Place, dict[str, Number]] = {("all", "", ""): everyone}
-    for attribute, groups in table.by_group.items():
-        for group, slice_ in groups.items():
-            of_group = {name: slice_.get(name).value for name in _OF_SLICES}
-            numbers["group", attribute, group] = of_group
+    for section in table.sections:
+        for group in section.groups:
+            numbers["group", section.attribute, group.name] = _values(group, _OF_SLICES)
     # A client's violations are recorded for all attributes together, and for nothing else.
     names = (*_OF_SLICES, *aim.measures) if aim.recorded_under(task) == "" else _OF_SLICES
-    for client, slice_ in table.by_client.items():
-        numbers["client", "", client] = {name: slice_.get(name).value for name in names}
-    return numbers
+    return numbers | {("client", "", x.name): _values(x, names) for x in table.clients}
+
+
+def _values(part: MetricTable | Slice, names: Sequence[str]) -> dict[str, Number]:
+    return {name: part.get(name).value for name in names}
 
 
 def _interval(name: str, tables: Sequence[Any], level: float) -> Bounds:
@@ -190,6 +190,15 @@ def _interval(name: str, tables: Sequence[Any], level: float) -> Bounds:
 
 
 # ------------------------------------------------------------------ cost
+
+_UNKNOWN_COST = (
+    "What fairness cost is not known: train FedAvg on the same rows (--strategy fedavg, "
+    "everything else as here) and add its folder to this report."
+)
+_NO_COST = (
+    "Fairness between groups cost nothing, because this method does not train for it; what it "
+    "would cost shows where a method that does is trained on the same rows."
+)
 
 
 def cost_sentence(
@@ -204,16 +213,8 @@ def cost_sentence(
     changes : sequence of Change
         From the baseline to the run.
     """
-    if baseline is None and run.constrained:
-        return (
-            "What fairness cost is not known: train FedAvg on the same rows (--strategy fedavg, "
-            "everything else as here) and add its folder to this report."
-        )
     if baseline is None:
-        return (
-            "Fairness between groups cost nothing, because this method does not train for it; "
-            "what it would cost shows where a method that does is trained on the same rows."
-        )
+        return _UNKNOWN_COST if run.constrained else _NO_COST
     where = f"Against {baseline.name} on the same {run.table.rows:,} {run.split} rows"
     accuracy = _select(changes, "all", "accuracy")
     if not accuracy:
@@ -224,15 +225,11 @@ def cost_sentence(
         for group in run.table.by_group.get(attribute, {})
     }
     groups = [change for change in changes if change.part == "group" and change.whom in judged]
-    several = len(run.record.federation.clients) > 1
-    losers = [
-        min(parts, key=_amount)
-        for parts in (
-            _select(groups, "group", "accuracy"),
-            _select(changes, "client", "accuracy") if several else [],
-        )
-        if parts and min(map(_amount, parts)) < 0
-    ]
+    parts = [_select(groups, "group", "accuracy")]
+    if len(run.record.federation.clients) > 1:
+        parts.append(_select(changes, "client", "accuracy"))
+    worst = [min(part, key=_amount) for part in parts if part]
+    losers = [change for change in worst if _amount(change) < 0]
     cost = f"{where}, {_accuracy(accuracy[0], run.table.level)}, {_losses(losers)}"
     return f"{cost}{_shifts(_select(groups, 'group', 'selection_rate'))}."
 

@@ -21,7 +21,7 @@ from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import Interval, holm, share_change
 from mfairfl.report.audit_settings import AuditMeaning
 from mfairfl.report.document import Document, Drift, DriftRow
-from mfairfl.report.significance import Place, Share, fisher, mover, tables_by_place
+from mfairfl.report.significance import Place, Share, difference, fisher, mover, tables_by_place
 from mfairfl.text import some_of
 
 _RATES = ("selection_rate", "accuracy", "true_positive_rate", "false_positive_rate", "base_rate")
@@ -146,17 +146,17 @@ def _measure_changes(earlier: AuditCounts, now: AuditCounts, level: float) -> li
     rows = []
     for place in common:
         attribute, number = place
-        before, after = old[place].value, new[place].value
+        before, after = old[place], new[place]
         wide = _change_interval(wide_old[place], wide_new[place])
         rows.append(
             DriftRow(
                 part="attribute" if attribute else "all",
                 attribute=attribute,
                 number=number,
-                before=before,
-                after=after,
-                change=None if before is None or after is None else after - before,
-                interval=_change_interval(old[place], new[place]),
+                before=before.value,
+                after=after.value,
+                change=difference(before.value, after.value),
+                interval=_change_interval(before, after),
                 beyond_chance=None if wide is None else not wide.lower <= 0.0 <= wide.upper,
             )
         )

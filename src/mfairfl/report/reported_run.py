@@ -140,9 +140,9 @@ def read_runs(runs: Sequence[str | Path]) -> list[ReportedRun]:
     paths = [Path(run) for run in runs]
     records = [RunRecord.read(path) for path in paths]
     folders = [path.parent if path.name == "run.json" else path for path in paths]
-    for i, folder in enumerate(folders):
-        if folder.resolve() in [other.resolve() for other in folders[:i]]:
-            raise ConfigError(f"{folder}: given twice; give each run once")
+    places = [folder.resolve() for folder in folders]
+    if twice := [folder for folder in folders if places.count(folder.resolve()) > 1]:
+        raise ConfigError(f"{twice[-1]}: given twice; give each run once")
     names = distinct_names(folders, records)
     return [_read(*run) for run in zip(folders, records, names, strict=True)]
 

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from mfairfl.fairness.rates import pooled_table, reported_groupings, slice_tables
+from mfairfl.fairness.results import Number
 from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import Interval
 
@@ -48,6 +49,11 @@ def tables_by_place(tally: Tally) -> dict[Place, Any]:
     for client, table in zip(tally.clients, clients, strict=True):
         tables["client", "", client] = table
     return tables
+
+
+def difference(before: Number, after: Number) -> Number:
+    """Return by how much a number changed; None if it was or is undefined."""
+    return None if before is None or after is None else after - before
 
 
 def fisher(first: Share, second: Share) -> float | None:

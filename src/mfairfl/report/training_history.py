@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from mfairfl.data import SPLITS
@@ -36,19 +37,15 @@ def training_history(run: ReportedRun) -> TrainingHistory:
         rows, client_rows = read_rows(rounds), read_rows(clients)
         numbers = [int(row["round"]) for row in rows]
         logs = [_log(row) for row in rows]
+        names = [f"{split}_{measure}" for split in SPLITS for measure in ("accuracy", "violation")]
         return TrainingHistory(
             rounds=numbers,
             served=_served(run.record.served, numbers),
             curves={
-                name: [_number(row[name]) for row in rows]
-                for split in SPLITS
-                for name in (f"{split}_accuracy", f"{split}_violation")
-                if name in rows[0]
+                name: [_number(row[name]) for row in rows] for name in names if name in rows[0]
             },
             multipliers=_multipliers(run, logs),
-            conflicts=[_finite(log.get("conflicts")) for log in logs]
-            if any("conflicts" in log for log in logs)
-            else [],
+            conflicts=_conflicts(logs),
             coefficients=_coefficients(client_rows, numbers),
             set_aside=_set_aside(client_rows),
         )
@@ -93,6 +90,11 @@ def _multipliers(run: ReportedRun, logs: Sequence[Mapping[str, Any]]) -> dict[st
     names = list(dict.fromkeys(name for values in by_round for name in values))
     labels = _constraint_labels(run, names) if names else {}
     return {labels[name]: [_finite(values.get(name)) for values in by_round] for name in names}
+
+
+def _conflicts(logs: Sequence[Mapping[str, Any]]) -> list[Number]:
+    known = any("conflicts" in log for log in logs)
+    return [_finite(log.get("conflicts")) for log in logs] if known else []
 
 
 def _finite(value: Any) -> Number:
@@ -157,11 +159,8 @@ def _ranges(rounds: Sequence[int]) -> str:
     >>> _ranges([3]), _ranges([1, 2, 3, 7])
     ('round 3', 'rounds 1 to 3, 7')
     """
-    ranges: list[list[int]] = []
-    for number in sorted(rounds):
-        if ranges and number == ranges[-1][-1] + 1:
-            ranges[-1].append(number)
-        else:
-            ranges.append([number])
-    written = ", ".join(f"{r[0]} to {r[-1]}" if len(r) > 1 else f"{r[0]}" for r in ranges)
-    return f"round{'s' * (len(rounds) > 1)} {written}"
+    ranges = []
+    for _, run in groupby(enumerate(sorted(rounds)), key=lambda place: place[1] - place[0]):
+        numbers = [str(number) for _, number in run]
+        ranges.append(" to ".join(dict.fromkeys((numbers[0], numbers[-1]))))
+    return f"round{'s' * (len(rounds) > 1)} {', '.join(ranges)}"

@@ -190,9 +190,8 @@ def _numbers_in(document: Document) -> Iterator[str]:
     for model in document.compared:
         yield from model.numbers
     yield from (change.number for change in document.changes)
-    for name in ("multipliers", "conflicts", "coefficients"):
-        if getattr(document.training, name, None):
-            yield name
+    of_training = ("multipliers", "conflicts", "coefficients")
+    yield from (name for name in of_training if getattr(document.training, name, None))
     for table in document.bias_tables:
         yield from (f"{table.measure}_rate", "impact_ratio", "p-value", "holm correction")
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from mfairfl.display import DisplayTable
 from mfairfl.display.tables import Entry
 from mfairfl.errors import ConfigError
-from mfairfl.fairness.results import Bounds, Measured, Slice
+from mfairfl.fairness.results import Bounds, Slice
 from mfairfl.files import read_regular_file, write_atomically
 from mfairfl.report.document import BiasTable, Document, Drift, Sweep
 from mfairfl.strict_json import parse_json
@@ -223,7 +223,7 @@ def _slices(slices: Sequence[tuple[Record, Slice]]) -> list[Record]:
     for head, part in slices:
         record: dict[str, Entry] = {**head, "rows": part.rows}
         for name in names:
-            number = part.numbers.get(name) or Measured(name=name, value=None)
+            number = part.get(name)
             record[name] = number.value
             if name in with_interval:
                 record |= _ends(f"{name}_interval", number.interval)
