@@ -48,7 +48,7 @@ def baseline_of(runs: Sequence[ReportedRun]) -> ReportedRun | None:
         and run.card.starts != "constant"
         and not different_rows(judged.record, run.record)
     ]
-    return next((run for run in plain if run.record.strategy == "fedavg"), next(iter(plain), None))
+    return min(plain, key=lambda run: run.record.strategy != "fedavg", default=None)
 
 
 def compared_models(
@@ -225,11 +225,9 @@ def cost_sentence(
         for group in run.table.by_group.get(attribute, {})
     }
     groups = [change for change in changes if change.part == "group" and change.whom in judged]
-    parts = [_select(groups, "group", "accuracy")]
+    losers = _worst(_select(groups, "group", "accuracy"))
     if len(run.record.federation.clients) > 1:
-        parts.append(_select(changes, "client", "accuracy"))
-    worst = [min(part, key=_amount) for part in parts if part]
-    losers = [change for change in worst if _amount(change) < 0]
+        losers += _worst(_select(changes, "client", "accuracy"))
     cost = f"{where}, {_accuracy(accuracy[0], run.table.level)}, {_losses(losers)}"
     return f"{cost}{_shifts(_select(groups, 'group', 'selection_rate'))}."
 
@@ -237,6 +235,12 @@ def cost_sentence(
 def _select(changes: Sequence[Change], part: str, number: str) -> list[Change]:
     """Return the changes of one number that are defined."""
     return [x for x in changes if (x.part, x.number) == (part, number) and x.change is not None]
+
+
+def _worst(changes: Sequence[Change]) -> list[Change]:
+    """Return the change that lost most; empty if none lost anything."""
+    lost = [change for change in changes if _amount(change) < 0]
+    return [min(lost, key=_amount)] if lost else []
 
 
 def _amount(change: Change) -> float:

@@ -425,13 +425,9 @@ def sweep_figures(
         ("Violation", gap, violations, POINTS, tolerance),
         ("Accuracy", words.meaning("accuracy"), accuracy, SHARE, []),
     ]
-    for attribute, groups in rows[0].groups.items():
-        selected: Curves = {
-            group: [row.groups[attribute][group].get("selection_rate") for row in rows]
-            for group in groups
-        }
+    for attribute in rows[0].groups:
         title, meaning = f"Selection rate by {attribute}", words.meaning("selection_rate")
-        panels.append((title, meaning, selected, SHARE, []))
+        panels.append((title, meaning, _selection_rates(rows, attribute), SHARE, []))
     used = [] if sweep.used is None else [Guide(value=sweep.used, label=f"used: {sweep.used:g}")]
     for i, (title, meaning, curves, unit, guides) in enumerate(panels):
         if _has_values(curves):
@@ -446,6 +442,13 @@ def sweep_figures(
                 marks=used,
                 guides=guides,
             )
+
+
+def _selection_rates(rows: Sequence[forms.SweepRow], attribute: str) -> Curves:
+    return {
+        group: [row.groups[attribute][group].get("selection_rate") for row in rows]
+        for group in rows[0].groups[attribute]
+    }
 
 
 def training_figures(

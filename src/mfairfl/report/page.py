@@ -93,8 +93,8 @@ def render(document: Document) -> Markup:
         )
         for i, table in enumerate(document.bias_tables, 1)
     ]
-    present = {*parts, "groups", "words", *["bias"] * bool(bias)}
-    present |= {"group-use"} if document.group_use else set()
+    use = ["group-use"] * (document.group_use is not None)
+    present = {*parts, *use, *["bias"] * bool(bias), "groups", "words"}
     return fill(
         "mfairfl.report",
         "page.html",

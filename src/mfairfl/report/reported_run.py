@@ -139,12 +139,17 @@ def read_runs(runs: Sequence[str | Path]) -> list[ReportedRun]:
         raise ConfigError("report: needs a run; give the --out folder of `mfairfl train`")
     paths = [Path(run) for run in runs]
     records = [RunRecord.read(path) for path in paths]
-    folders = [path.parent if path.name == "run.json" else path for path in paths]
+    folders = [folder_of(path) for path in paths]
     places = [folder.resolve() for folder in folders]
     if twice := [folder for folder in folders if places.count(folder.resolve()) > 1]:
         raise ConfigError(f"{twice[-1]}: given twice; give each run once")
     names = distinct_names(folders, records)
     return [_read(*run) for run in zip(folders, records, names, strict=True)]
+
+
+def folder_of(run: Path) -> Path:
+    """Return the folder of a run, which its run.json may stand for."""
+    return run.parent if run.name == "run.json" else run
 
 
 def _read(folder: Path, record: RunRecord, name: str) -> ReportedRun:

@@ -274,7 +274,7 @@ def group_use(run: ReportedRun) -> forms.GroupUse:
         )
         return forms.GroupUse(reads_group=False, sentence=sentence, details=[])
     columns = list(dict.fromkeys(sensitive.column for sensitive in task.sensitive))
-    features = (*task.features,) * task.sensitive_as_features
+    features = task.features * task.sensitive_as_features
     inputs = [column for column in columns if column in features]
     proxies = [f"{capital(line)}." for line in _treated(run, "proxy")]
     by_group = [

@@ -37,13 +37,10 @@ def training_history(run: ReportedRun) -> TrainingHistory:
         rows, client_rows = read_rows(rounds), read_rows(clients)
         numbers = [int(row["round"]) for row in rows]
         logs = [_log(row) for row in rows]
-        names = [f"{split}_{measure}" for split in SPLITS for measure in ("accuracy", "violation")]
         return TrainingHistory(
             rounds=numbers,
             served=_served(run.record.served, numbers),
-            curves={
-                name: [_number(row[name]) for row in rows] for name in names if name in rows[0]
-            },
+            curves=_curves(rows),
             multipliers=_multipliers(run, logs),
             conflicts=_conflicts(logs),
             coefficients=_coefficients(client_rows, numbers),
@@ -77,6 +74,11 @@ def _served(served: ServedFacts, rounds: Sequence[int]) -> list[int]:
 def _number(text: str) -> Number:
     value = number_in(text)
     return value if math.isfinite(value) else None
+
+
+def _curves(rows: Rows) -> dict[str, list[Number]]:
+    names = [f"{split}_{measure}" for split in SPLITS for measure in ("accuracy", "violation")]
+    return {name: [_number(row[name]) for row in rows] for name in names if name in rows[0]}
 
 
 def _multipliers(run: ReportedRun, logs: Sequence[Mapping[str, Any]]) -> dict[str, list[Number]]:

@@ -99,13 +99,12 @@ def write_report(
     # Loaded here: mistakes in `out` are reported before.
     from mfairfl.report.card import model_card  # noqa: PLC0415
     from mfairfl.report.page import render  # noqa: PLC0415
+    from mfairfl.report.reported_run import folder_of  # noqa: PLC0415
     from mfairfl.report.run_document import build_report  # noqa: PLC0415
 
     files = None if out is None else report_files(out)
     report = build_report(runs, references=references)
-    first = Path(runs[0])
-    folder = first.parent if first.name == "run.json" else first
-    files = files or report_files(folder / "report.html")
+    files = files or report_files(folder_of(Path(runs[0])) / "report.html")
     page, card = render(report), model_card(report)
     # The document first: with it, files of a report that was interrupted may be replaced.
     _write({files.json: report.to_json(), files.card: card, files.html: page})

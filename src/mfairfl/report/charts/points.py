@@ -334,8 +334,8 @@ def _box(label: str, place: Place) -> Box:
 
 def _is_free(box: Box, x: Scale, y: Scale, taken: Sequence[Box]) -> bool:
     left, top, right, bottom = box
-    inside = x.start <= left and right <= WIDTH and y.end <= top and bottom <= y.start
+    inside = x.start <= left <= right <= WIDTH and y.end <= top <= bottom <= y.start
     return inside and not any(
-        left < other[2] and other[0] < right and top < other[3] and other[1] < bottom
+        max(left, other[0]) < min(right, other[2]) and max(top, other[1]) < min(bottom, other[3])
         for other in taken
     )
