@@ -59,7 +59,7 @@ def test_missing_inputs_give_one_line(cli, words, message):
         ((*GOOD, "--score-range", "1"), "--score-range 1: write LOW,HIGH"),
         (("--run", "runs/a", "--label", "hired"), "audit.label: a run's model is audited on its"),
         (("--run", "runs/a"), "runs/a/run.json: not found"),
-        ((*GOOD, "--baseline", "none"), "none: no such file"),
+        ((*GOOD, "--baseline", "none"), "none: not found; give the --out folder of an audit"),
         (("--prediction", "decison", "--sensitive", "sex"), "did you mean 'decision'"),
         (("--prediction", "decision", "--sensitive", "sex"), "Set selected (values: no, yes)"),
     ],

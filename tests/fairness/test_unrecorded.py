@@ -32,7 +32,7 @@ from mfairfl.fairness import (
     fit_thresholds,
     frontier,
     notion,
-    uncertainty,
+    resampling,
 )
 from mfairfl.fairness.constraints import Goal
 from mfairfl.fairness.resampling import resampled
@@ -197,7 +197,7 @@ def test_intervals_of_groups_are_those_of_the_recorded_rows(monkeypatch):
     def anew(counts, draws, rng):  # all rows are drawn for the clients first: start again
         return resampled(counts, draws, np.random.default_rng(1))
 
-    monkeypatch.setattr(uncertainty, "resampled", anew)
+    monkeypatch.setattr(resampling, "resampled", anew)
     whole, part = (MetricTable.from_tally(tally, draws=200) for tally in recorded_alone(8))
     assert measures(limits(whole)) == measures(limits(part))
     assert [limits(group) for group in whole.by_group["race"].values()] == [

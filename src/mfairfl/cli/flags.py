@@ -58,7 +58,7 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Command], Co
         parameters = signature(function, eval_str=True).parameters.values()
         described = [_described(item, texts.get(item.name, "")) for item in parameters]
         function.__signature__ = Signature(described)  # type: ignore[attr-defined] # read by Typer
-        epilog = examples(*section["Examples"].splitlines())
+        epilog = examples(*section.get("Examples", "").splitlines())
         return app.command(name, help=text, epilog=epilog)(function)
 
     return add

@@ -63,7 +63,10 @@ class PredictionColumns(StrictModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.prediction is None and (self.score is None or self.threshold is None):
-            raise ConfigError("no decisions: give prediction, or score and threshold")
+            raise ConfigError(
+                "no decisions: name their column (prediction), or a column of scores and a "
+                "threshold"
+            )
         if self.prediction is not None and self.threshold is not None:
             raise ConfigError("prediction and threshold: give only one of them")
         if twice := [name for name in self.named if self.named.count(name) > 1]:
