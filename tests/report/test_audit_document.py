@@ -377,7 +377,7 @@ def test_counts_in_a_file_are_validated(tmp_path, row, message):
 
 
 def test_no_file_and_no_json_are_refused(tmp_path):
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match="not found"):
         Document.read(tmp_path)
     (tmp_path / "audit.json").write_text("{")
     with pytest.raises(DataError, match="not readable JSON"):

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from mfairfl.data.values import DocumentedModel
-from mfairfl.errors import DataError
+from mfairfl.errors import DataError, RunDirectoryError
 from mfairfl.fairness.audit_counts import StoredCounts
 from mfairfl.fairness.results import Bounds, Measured, Number, Numbers, Section, Slice
 from mfairfl.fairness.uncertainty import Verdict
@@ -412,20 +412,24 @@ class Document(DocumentedModel):
         """Read report.json or audit.json; a folder stands for the audit.json in it."""
         file = Path(path)
         file = file / "audit.json" if file.is_dir() else file
-        plain = read_json(file, "give the --out folder of an audit")
-        if not isinstance(plain, dict) or plain.get("kind") not in ("report", "audit"):
-            raise DataError(f"{file}: not an audit; give the audit.json of `mfairfl audit`")
-        if plain.get("schema_version") not in (1, SCHEMA_VERSION):
-            version = one_line(repr(plain.get("schema_version")), 40)
-            raise DataError(
-                f"{file}: schema_version is {version}; this version reads 1 and {SCHEMA_VERSION}"
-            )
-        remedy = "the file was altered: audit again"
-        if plain["schema_version"] == 1:  # before mfairfl 0.9
-            settings = validated(AuditSettings, plain.get("settings"), file, remedy)
-            goal = [f"{name}_violation" for name in settings.notions]
-            plain |= {"schema_version": SCHEMA_VERSION, "level": settings.level, "goal": goal}
-        return validated(cls, plain, file, remedy)
+        try:
+            plain = read_json(file, "give the --out folder of an audit")
+            if not isinstance(plain, dict) or plain.get("kind") not in ("report", "audit"):
+                raise DataError(f"{file}: not an audit; give the audit.json of `mfairfl audit`")
+            if plain.get("schema_version") not in (1, SCHEMA_VERSION):
+                version = one_line(repr(plain.get("schema_version")), 40)
+                raise DataError(
+                    f"{file}: schema_version is {version}; this version reads 1 and "
+                    f"{SCHEMA_VERSION}"
+                )
+            remedy = "the file was altered: audit again"
+            if plain["schema_version"] == 1:  # before mfairfl 0.9
+                settings = validated(AuditSettings, plain.get("settings"), file, remedy)
+                goal = [f"{name}_violation" for name in settings.notions]
+                plain |= {"schema_version": SCHEMA_VERSION, "level": settings.level, "goal": goal}
+            return validated(cls, plain, file, remedy)
+        except RunDirectoryError as error:  # of files in general: an audit is data
+            raise DataError(str(error)) from None
 
     def with_warnings(self, lines: Sequence[str]) -> Document:
         """Return the document with these warnings before its own."""
