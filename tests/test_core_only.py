@@ -24,6 +24,8 @@ from typer.main import get_command
 import mfairfl
 from mfairfl.cli import app
 
+pytestmark = pytest.mark.slow
+
 SITE = """
 import json, os, sys
 from importlib.machinery import PathFinder

@@ -54,6 +54,7 @@ def test_names_that_are_not_listed_are_refused(killed, monkeypatch):
     assert not killed
 
 
+@pytest.mark.slow
 def test_every_listed_name_is_somewhere_in_the_source_once():
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py")]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]

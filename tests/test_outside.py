@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 OUTSIDE = Path(__file__).parent / "outside"
 
 

@@ -81,6 +81,7 @@ def test_best_takes_each_round_of_a_block_at_its_best(peers):
     assert runner.usual == 3.5  # of 3, 3.5 and 5.5
 
 
+@pytest.mark.slow
 def test_what_cannot_be_installed_says_why(peers):
     missing = peers.installed([peers.Peer("x", "x", ("not a requirement",))])
     assert missing["x"].startswith("could not be installed: ")

@@ -170,6 +170,7 @@ def violation(chance, train, labels):
     return worst
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("notion", ["demographic_parity", "equalized_odds"])
 def test_thresholds_meet_the_tolerance_on_unseen_scores_of_the_train_rows(german, notion):
     table, federation = german

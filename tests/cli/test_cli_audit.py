@@ -251,7 +251,7 @@ LABELS = [  # the favourable value as given and as files hold it, and the other 
     ("false", False, True),
     ("2", 2, 1),
 ]
-DECIDES = ("--strategy", "fedavg", "--rounds", "20", "--seed", "4")
+DECIDES = ("--strategy", "fedavg", "--rounds", "4", "--seed", "4")
 BY_FLAG = {"Hired": "label", "score": "score", "Gender": "sensitive", "Site": "client"}
 
 

@@ -17,6 +17,8 @@ from mfairfl.runs.config import make_config
 from mfairfl.runs.record import read_record
 from mfairfl.runs.workers import run_many
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def csv(tmp_path_factory):

@@ -191,6 +191,7 @@ def test_a_disk_that_is_full_amid_a_line_and_a_kill_lose_nothing_complete(tmp_pa
     ]
 
 
+@pytest.mark.slow
 def test_whatever_was_added_before_a_kill_is_there(tmp_path):
     for attempt in range(3):
         before = len(Ledger(tmp_path).read().lines)
