@@ -6,18 +6,16 @@ the checkpoint does not know, so the files end the same as those of an undisturb
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from mfairfl.data import Split
 from mfairfl.engine.state import RoundRecord, RunState, Setup
@@ -29,9 +27,8 @@ from mfairfl.fairness.notions import NOTIONS, Notion, notion
 from mfairfl.fairness.rates import overall_numbers
 from mfairfl.fairness.tally import Tally
 from mfairfl.files import naming, write_atomically
-from mfairfl.text import formula_safe, formula_unsafe
+from mfairfl.text import csv_text, formula_unsafe
 
-_LONGEST = 1 << 26  # characters of a field
 _OVERALL = ("accuracy", "balanced_accuracy")
 _CLIENTS = ("client_accuracy_std", "client_accuracy_gap", "worst_client_accuracy")
 
@@ -167,14 +164,10 @@ def _involved(setup: Setup, record: RoundRecord) -> list[str]:
 
 
 def _append(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    if not path.exists() or path.stat().st_size == 0:
-        writer.writeheader()
-    for row in rows:  # a client's name may be a formula
-        writer.writerow({k: formula_safe(v) if isinstance(v, str) else v for k, v in row.items()})
+    table = csv_text(list(rows[0]), [list(row.values()) for row in rows])
     with naming(path), path.open("a", encoding="utf-8", newline="") as file:
-        file.write(text.getvalue())
+        without_head = table.partition("\n")[2]
+        file.write(table if file.tell() == 0 else without_head)
         file.flush()
         os.fsync(file.fileno())
 
@@ -207,23 +200,12 @@ def _number(row: bytes) -> float:
 def read_rows(path: Path) -> list[dict[str, str]]:
     """Read rounds.csv or clients.csv as text: a client may be called NA or 1."""
     try:
-        with path.open(encoding="utf-8", newline="") as file, _long_fields():
-            rows = list(csv.DictReader(file))
-    except FileNotFoundError:
-        rows = []
-    if not rows:
+        rows = pd.read_csv(path, dtype=str, na_filter=False).map(formula_unsafe)
+    except (FileNotFoundError, pd.errors.EmptyDataError):
+        rows = pd.DataFrame()
+    if rows.empty:
         raise RunDirectoryError(f"{path}: missing or empty; restore it or train again")
-    return [{name: formula_unsafe(text) for name, text in row.items()} for row in rows]
-
-
-@contextmanager
-def _long_fields() -> Iterator[None]:
-    """Let a field be as long as the log of a round with tables of 50 × 50 clients."""
-    usual = csv.field_size_limit(_LONGEST)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(usual)
+    return rows.to_dict("records")
 
 
 def number_in(text: str) -> float:
