@@ -94,7 +94,7 @@ def wide_table(levels):
 
 def kept_levels(reference, table):
     """The levels that boosting tells from all others."""
-    numbers = reference.scorer.features(table.X)["code"].cat.codes
+    numbers = reference.prepare(table.X)["code"].cat.codes
     by_level = dict(zip(table.X["code"], numbers, strict=True))
     shared = Counter(by_level.values())
     return sorted(level for level, number in by_level.items() if shared[number] == 1)
@@ -208,7 +208,7 @@ def test_the_thresholded_reference_is_the_boosted_model_with_other_decisions(ger
     features, shard = rows_of(table, federation, "test")
     rows = PooledRows(table, federation)
     plain, fair = rows.fit("boosting"), rows.fit("boosting-threshold")
-    assert plain.scorer is fair.scorer  # fitted once
+    assert plain.estimator is fair.estimator  # fitted once
     logits = fair.logits(features)
     assert np.array_equal(logits, plain.logits(features))
     assert not np.array_equal(

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, Self, cast, get_args
 
 import numpy as np
 import pandas as pd
@@ -53,45 +53,37 @@ _BLOCK = 16_384  # rows that are encoded at once
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Scorer:
-    """An estimator of scikit-learn, and how it is given features."""
-
-    estimator: Any
-    features: Callable[[pd.DataFrame], Any]
-
-    def fit(self, X: pd.DataFrame, y: NDArray[Any]) -> _Scorer:
-        with _one_thread():
-            self.estimator.fit(self.features(X), y)
-        return self
-
-    def logits(self, X: pd.DataFrame) -> Floats:
-        with _one_thread():
-            logits = self.estimator.decision_function(self.features(X))
-        return np.asarray(logits, dtype=np.float64)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FittedReference:
-    """A model that was fitted on the train rows of all clients together.
+    """A model that is fitted on the train rows of all clients together.
 
     Attributes
     ----------
-    name
-        Which reference it is.
-    scorer
-        The model.
+    estimator
+        The model, an estimator of scikit-learn.
+    prepare
+        Turns features into the estimator's input.
     thresholds
         How each group's scores become decisions; None decides at score ½.
     """
 
-    name: ReferenceName
-    scorer: _Scorer
+    estimator: Any
+    prepare: Callable[[pd.DataFrame], Any]
     thresholds: Thresholds | None = None
+
+    def fit(self, X: pd.DataFrame, y: NDArray[Any]) -> Self:
+        """Fit the estimator, and return this object."""
+        with _one_thread():
+            self.estimator.fit(self.prepare(X), y)
+        return self
 
     def logits(self, X: pd.DataFrame) -> Floats:
         """Return the score of each row of features (`Table.X`), as a logit."""
-        return self.scorer.logits(X) if len(X) else np.empty(0)
+        if not len(X):
+            return np.empty(0)
+        with _one_thread():
+            logits = self.estimator.decision_function(self.prepare(X))
+        return np.asarray(logits, dtype=np.float64)
 
     def chances(self, logits: Floats, cells: NDArray[Any]) -> Floats:
         """Return each row's probability of a favourable decision: 0 or 1, unless it is drawn."""
@@ -194,19 +186,19 @@ class PooledRows:
     ) -> FittedReference:
         """Fit one of `REFERENCES`; see `fit_reference`."""
         if name == "logistic":
-            return FittedReference(name=name, scorer=self._logistic)
+            return self._logistic
         if name == "boosting":
-            return FittedReference(name=name, scorer=self._boosting)
+            return self._boosting
         constraints = (goal or Goal()).constraints(self.federation.attributes)
         refuse_losses(constraints)
         thresholds = fit_thresholds(self._unseen, constraints, tolerance=tolerance)
-        return FittedReference(name=name, scorer=self._boosting, thresholds=thresholds)
+        return replace(self._boosting, thresholds=thresholds)
 
     @cached_property
-    def _boosting(self) -> _Scorer:
+    def _boosting(self) -> FittedReference:
         return self._boosted(self._X, self._train.y)
 
-    def _boosted(self, X: pd.DataFrame, y: NDArray[Any]) -> _Scorer:
+    def _boosted(self, X: pd.DataFrame, y: NDArray[Any]) -> FittedReference:
         """Fit gradient boosting on features as they are: numbers, missing ones too, and texts."""
         from sklearn.ensemble import HistGradientBoostingClassifier  # noqa: PLC0415 - slow
 
@@ -214,10 +206,11 @@ class PooledRows:
         model = HistGradientBoostingClassifier(
             **_BOOSTING, categorical_features="from_dtype", random_state=self.federation.seed
         )
-        return _Scorer(model, partial(_with_categories, levels=levels)).fit(X, y)
+        prepare = partial(_with_categories, levels=levels)
+        return FittedReference(estimator=model, prepare=prepare).fit(X, y)
 
     @cached_property
-    def _logistic(self) -> _Scorer:
+    def _logistic(self) -> FittedReference:
         """Fit logistic regression on standardised numbers and one-hot categories."""
         from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - slow
 
@@ -225,7 +218,8 @@ class PooledRows:
         every = self.table.X.iloc[self.federation.pool.rows]
         encoder = Encoder.fit(statistics(self._X, task), task, schema=statistics(every, task))
         model = LogisticRegression(**_LOGISTIC)
-        return _Scorer(model, partial(_sparse, encoder=encoder)).fit(self._X, self._train.y)
+        prepare = partial(_sparse, encoder=encoder)
+        return FittedReference(estimator=model, prepare=prepare).fit(self._X, self._train.y)
 
     @cached_property
     def _unseen(self) -> ScoreHistogram:

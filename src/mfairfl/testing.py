@@ -222,15 +222,23 @@ def _promise(text: str) -> Callable[[Callable[[T], None]], Callable[[T], None]]:
     return named
 
 
-def _require(holds: bool, how: str) -> None:
+def _require(holds: object, how: str) -> None:
     if not holds:
         raise _UnkeptError(how)
+
+
+def _require_equal(after: Any, before: Any, how: str) -> None:
+    """Compare plain data and the arrays in it; nan is equal to nan."""
+    try:
+        np.testing.assert_equal(after, before)
+    except AssertionError as error:
+        raise _UnkeptError(how) from error
 
 
 def _require_sound(result: Result, watch: _Watch) -> None:
     """All rounds took place; weights, coefficients and logs are finite, plain numbers."""
     _require(result.rounds == ROUNDS, f"it ended after {result.rounds} rounds")
-    finite = bool(np.isfinite(result.served.members).all())
+    finite = np.isfinite(result.served.members).all()
     _require(finite, "the served model holds a number that is not finite")
     for record in watch.records:
         finite = all(map(np.isfinite, record.coefficients.values()))
@@ -299,28 +307,13 @@ def repeats_itself(strategy: Strategy) -> None:
     _require(same, "the order in which clients are listed changes the result")
 
 
-def _observed(
-    strategy: Strategy,
-    *,
-    plan: Callable[..., Any] | None = None,
-    combine: Callable[..., Any] | None = None,
-) -> Strategy:
+def _observed(strategy: Strategy, **functions: Callable[..., Any]) -> Strategy:
     """Return the strategy with other functions in place of its own."""
-
-    @dataclass(frozen=True)
-    class Observed(Strategy):
-        card = strategy.card
-
-        def start(self, summary: Any) -> Any:
-            return strategy.start(summary)
-
-        def plan(self, state: Any, round: Any) -> Any:  # noqa: A002
-            return (plan or strategy.plan)(state, round)
-
-        def combine(self, state: Any, round: Any, reports: Any, gram: Any) -> Any:  # noqa: A002
-            return (combine or strategy.combine)(state, round, reports, gram)
-
-    return Observed()
+    methods = {name: staticmethod(function) for name, function in functions.items()}
+    observed: Any = type(type(strategy).__name__, (type(strategy),), methods)
+    names = [parameter.name for parameter in fields(strategy)]  # type: ignore[arg-type]
+    copy: Strategy = observed(**{name: getattr(strategy, name) for name in names})
+    return copy
 
 
 @_promise("functions are pure and fit the reports")
@@ -330,19 +323,19 @@ def is_pure(strategy: Strategy) -> None:
     def plan(state: Any, round_: Any) -> Any:
         before = deepcopy(dict(state))
         planned = strategy.plan(state, round_)
-        same = _same(before, dict(state))
-        _require(same, "plan changes the state it is given; return a new one")
+        _require_equal(dict(state), before, "plan changes the state it is given; return a new one")
         return planned
 
     def combine(state: Any, round_: Any, reports: Any, gram: Any) -> Any:
         before = deepcopy((dict(state), gram, [r.update for r in reports]))
         step = strategy.combine(state, round_, reports, gram)
-        same = _same(before, (dict(state), gram, [r.update for r in reports]))
-        _require(same, "combine changes the state, Gram matrix or updates it is given")
+        after = (dict(state), gram, [r.update for r in reports])
+        how = "combine changes the state, Gram matrix or updates it is given"
+        _require_equal(after, before, how)
         shape = np.shape(step.coefficients)
         fits = shape == (len(reports),)
         _require(fits, f"coefficients of shape {shape} for {len(reports)} reports")
-        _require(bool(np.isfinite(step.coefficients).all()), "a coefficient is not finite")
+        _require(np.isfinite(step.coefficients).all(), "a coefficient is not finite")
         return step
 
     _SmallRun(_observed(strategy, plan=plan, combine=combine)).run()
@@ -436,19 +429,6 @@ def resumes(strategy: Strategy) -> None:
         _require(same, f"stopped after round {stopped} and resumed, the result differs")
 
 
-def _same(a: Any, b: Any) -> bool:
-    """Deep equality with types and array bits."""
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, np.ndarray):
-        return (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
-    if isinstance(a, dict):
-        return list(a) == list(b) and all(_same(a[key], b[key]) for key in a)
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(_same, a, b))
-    return bool(a == b)
-
-
 STRATEGY_CHECKS: tuple[Callable[[Strategy], None], ...] = (
     describes_itself,
     is_pure,
@@ -496,7 +476,7 @@ def violation_is_the_largest_gap(notion: Notion) -> None:
                 rows = np.ix_(np.flatnonzero(member), np.array(labels))
                 gaps.append(abs(overall - values[rows].sum() / sums.counts[rows].sum()))
         violation = Constraints(cells, notion).violation(sums)
-        same = bool(np.isclose(violation, max(gaps), atol=1e-12))
+        same = np.isclose(violation, max(gaps), atol=1e-12)
         _require(same, f"{violation} is not the largest gap, {max(gaps)}")
 
 
@@ -515,7 +495,7 @@ def prices_decompose(notion: Notion) -> None:
 
     change = mu @ (constraints.gaps(other, "smooth") - constraints.gaps(sums, "smooth"))
     moved = priced(other) - priced(sums)
-    same = bool(np.isclose(moved, change, atol=1e-9))
+    same = np.isclose(moved, change, atol=1e-9)
     _require(same, f"the priced mean moves by {moved}, the constraints by {change}")
 
 

@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 from filelock import FileLock, Timeout
-from pydantic import ValidationError
+from pydantic import ValidationError, model_validator
 from safetensors.numpy import save as save_tensors
 
 from mfairfl.data import Encoder
@@ -19,20 +19,19 @@ from mfairfl.data.values import StrictModel
 from mfairfl.engine.checkpoint import Checkpoints, parse_tensors
 from mfairfl.engine.output import Kind, Served
 from mfairfl.errors import MfairflError, RunDirectoryError, first_problem
-from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.files import read_regular_file, write_atomically
 from mfairfl.runs.options import dotted
 from mfairfl.runs.record import RunRecord, StartedRecord, read_record
+from mfairfl.wire.packing import Form, UpTo
+from mfairfl.wire.run_messages import SentThresholds
 
 _MODEL_FILES = ("model.safetensors", "encoder.json")
 # Files that may exist before a run does: its lock, and what a local deployment writes first.
 _EXPECTED = {".lock", "deployment", "journal.jsonl", "silos"}
 _RESTORE = "restore it or train again"
 _HEADER = "served"  # key of the header in model.safetensors
-_DTYPES: dict[str, np.dtype[Any]] = {
-    "members": np.dtype(np.float32),
-    "weights": np.dtype(np.float64),
-}
+_DTYPES = {"members": np.float32, "weights": np.float64}
+_ANY = UpTo(1 << 40)  # numbers in a row
 _ROUNDING = 1e-6
 
 
@@ -181,29 +180,45 @@ def _settings(record: StartedRecord | RunRecord) -> dict[str, Any]:
 # ------------------------------------------------------------------ model.safetensors
 
 
-class _ServedHeader(StrictModel):
-    """What the arrays are."""
+class _ServedFile(StrictModel):
+    """What the file holds: the arrays, and all else in its header."""
 
     kind: Kind
     names: tuple[str, ...]
     clients: tuple[str, ...] = ()
-    thresholds: dict[str, Any] | None = None
+    thresholds: SentThresholds | None = None
+    members: Annotated[np.ndarray, Form(np.float32, (_ANY, _ANY))]
+    weights: Annotated[np.ndarray, Form(np.float64, (_ANY,))]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        """Refuse a number, owners or shares of members that contradict the kind of model."""
+        kind, count, owners = self.kind, len(self.members), len(self.clients)
+        named = len(self.names) == len(self.weights) == count and (kind != "single" or count == 1)
+        owned = owners == count or (owners == 0 and kind != "personal")
+        shares = (self.weights >= 0).all() and abs(self.weights.sum() - 1) <= _ROUNDING
+        rules = (
+            (named, f"{count} members, {len(self.names)} names, '{kind}'"),
+            (owned, f"{count} members of {owners} clients"),
+            (len(set(self.clients)) == owners, "two members belong to one client"),
+            (shares or kind in ("single", "personal"), "weights must be 0 or more and sum to 1"),
+            (self.thresholds is None or kind == "single", f"thresholds of a '{kind}'"),
+        )
+        for holds, problem in rules:
+            if not holds:
+                raise ValueError(problem)
+        return self
 
 
 def dump_served(served: Served) -> bytes:
     """Return the file of a served model."""
-    header = _ServedHeader(
-        kind=served.kind,
-        names=served.names,
-        clients=served.clients,
-        thresholds=None if served.thresholds is None else served.thresholds.to_json(),
-    )
+    fields = {name: getattr(served, name) for name in _ServedFile.model_fields}
+    header = _ServedFile.model_construct(**fields).model_dump(exclude={*_DTYPES})
     arrays = {
-        name: np.ascontiguousarray(getattr(served, name), dtype=dtype)
-        for name, dtype in _DTYPES.items()
+        name: np.ascontiguousarray(fields[name], dtype=dtype) for name, dtype in _DTYPES.items()
     }
     # One key only: the order of several would differ from one writing to the next.
-    data: bytes = save_tensors(arrays, metadata={_HEADER: json.dumps(header.model_dump())})
+    data: bytes = save_tensors(arrays, metadata={_HEADER: json.dumps(header)})
     return data
 
 
@@ -217,43 +232,9 @@ def parse_served(data: bytes) -> Served:
     """
     try:
         arrays, header = parse_tensors(data, _HEADER)
-        fields = _ServedHeader.model_validate(header)
+        file = _ServedFile.model_validate({**header, **arrays}, context={})
     except ValidationError as error:
-        raise RunDirectoryError(f"its header: {first_problem(error, _ServedHeader)}") from None
-    except ValueError as error:
+        raise RunDirectoryError(first_problem(error, _ServedFile)) from None
+    except (AttributeError, TypeError, ValueError) as error:
         raise RunDirectoryError(f"not a model of mfairfl ({error})") from None
-    if problem := _problem_of_arrays(arrays) or _contradiction(fields, **arrays):
-        raise RunDirectoryError(problem)
-    rule = None if fields.thresholds is None else Thresholds.from_json(fields.thresholds)
-    values: dict[str, Any] = {**arrays, **dict(fields), "thresholds": rule}
-    return Served(**values)
-
-
-def _problem_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
-    if set(arrays) != set(_DTYPES):
-        return f"it holds {sorted(arrays)[:5]}, not members and weights"
-    for name, dtype in _DTYPES.items():
-        if arrays[name].dtype != dtype:
-            return f"{name} are {arrays[name].dtype}, not {dtype}"
-        if not np.isfinite(arrays[name]).all():
-            return f"{name} hold values that are not finite: training diverged, or it was altered"
-    members, weights = arrays["members"], arrays["weights"]
-    if members.ndim != 2 or 0 in members.shape or weights.shape != members.shape[:1]:
-        return f"members {members.shape} and weights {weights.shape} do not fit: (R, m) and (R,)"
-    return ""
-
-
-def _contradiction(header: _ServedHeader, *, members: np.ndarray, weights: np.ndarray) -> str:
-    """Return where number, owners or shares of the members contradict the kind of model."""
-    kind, count, owners = header.kind, len(members), len(header.clients)
-    named = len(header.names) == count and (kind != "single" or count == 1)
-    owned = owners == count or (owners == 0 and kind != "personal")
-    shares = (weights >= 0).all() and abs(weights.sum() - 1) <= _ROUNDING
-    rules = (
-        (named, f"{count} members, {len(header.names)} names, '{kind}'"),
-        (owned, f"{count} members of {owners} clients"),
-        (len(set(header.clients)) == owners, "two members belong to one client"),
-        (shares or kind in ("single", "personal"), "weights must be 0 or more and sum to 1"),
-        (header.thresholds is None or kind == "single", f"thresholds of a '{kind}'"),
-    )
-    return next((problem for kept, problem in rules if not kept), "")
+    return Served(**dict(file))

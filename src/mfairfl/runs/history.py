@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -205,7 +205,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         rows = pd.DataFrame()
     if rows.empty:
         raise RunDirectoryError(f"{path}: missing or empty; restore it or train again")
-    return rows.to_dict("records")
+    return cast("list[dict[str, str]]", rows.to_dict("records"))
 
 
 def number_in(text: str) -> float:
