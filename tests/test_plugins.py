@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from answers import one_line
-from mfairfl.errors import ConfigError, MfairflError
+from mfairfl.errors import ConfigError
 from mfairfl.plugins import MODELS, Registry, import_string, imported, is_import_string
 
 
@@ -18,13 +18,9 @@ def corners(thing):
     return thing
 
 
-class ShapeError(MfairflError):
-    pass
-
-
 @pytest.fixture
 def shapes():
-    return Registry("shape", "tests.shapes", {"circle": 0, "square": 4}, corners, ShapeError)
+    return Registry("shape", "tests.shapes", {"circle": 0, "square": 4}, corners)
 
 
 @pytest.fixture
@@ -42,8 +38,8 @@ def installed(tmp_path, monkeypatch):
     return install
 
 
-def refusal(call, *arguments, error=ConfigError):
-    with pytest.raises(error) as caught:
+def refusal(call, *arguments):
+    with pytest.raises(ConfigError) as caught:
         call(*arguments)
     return one_line(caught)
 
@@ -154,7 +150,7 @@ def test_a_name_added_again_has_its_new_meaning_and_one_removed_has_none(shapes)
     assert shapes.get("star") == 12
     shapes.remove("star")
     shapes.remove("star")  # nothing to forget
-    with pytest.raises(ShapeError, match=r"^unknown shape 'star'"):
+    with pytest.raises(ConfigError, match=r"^unknown shape 'star'"):
         shapes.get("star")
 
 
@@ -165,7 +161,7 @@ def test_what_was_added_is_a_copy(shapes):
 
 
 def test_an_unknown_name_is_answered_with_the_nearest(shapes):
-    message = refusal(shapes.get, "sqare", error=ShapeError)
+    message = refusal(shapes.get, "sqare")
     assert message == "unknown shape 'sqare': did you mean 'square'? (known: circle, square)"
 
 
@@ -206,7 +202,7 @@ def test_what_is_not_a_shape_is_refused_whichever_way_it_comes(shapes, write_mod
 
 def test_an_import_string_is_followed_only_where_that_is_asked_for(shapes, write_module):
     module = write_module("three = 3\n")
-    message = refusal(shapes.get, f"{module}:three", error=ShapeError)
+    message = refusal(shapes.get, f"{module}:three")
     assert message.startswith(f"unknown shape '{module}:three'")
     assert module not in sys.modules
     assert shapes.follow(f"{module}:three") == 3

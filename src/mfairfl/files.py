@@ -142,8 +142,6 @@ def load_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(read_regular_file(path, _LARGEST_TOML).decode())
     except FileNotFoundError:
         reason = "no such file; `mfairfl init` writes one from a CSV"
-    except IsADirectoryError:
-        reason = "is a folder; give a TOML file"
     except OSError as error:
         most = f"{_LARGEST_TOML >> 20} MiB"
         reason = f"cannot be read ({error.strerror}); give a TOML file of at most {most}"
@@ -175,13 +173,11 @@ def toml_text(value: Any) -> str:
     >>> toml_text({"column": "a\tb", "bins": [1.5, True]})
     '{ column = "a\\tb", bins = [1.5, true] }'
     """
-    if isinstance(value, bool):
-        return "true" if value else "false"
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{toml_key(k)} = {toml_text(v)}" for k, v in value.items()) + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(toml_text, value)) + "]"
-    if isinstance(value, str):
+    if isinstance(value, str | bool):
         # JSON's escapes are TOML's; TOML wants DEL escaped as well.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)

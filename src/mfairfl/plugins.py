@@ -19,7 +19,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from mfairfl.errors import ConfigError, MfairflError, unknown
+from mfairfl.errors import ConfigError, unknown
 
 T = TypeVar("T")
 
@@ -104,8 +104,6 @@ class Registry(Generic[T]):
         What comes with the package.
     accept : callable
         Turns what a stranger hands in into a T, or raises `ConfigError` with what to pass.
-    error : type of MfairflError
-        What an unknown name raises.
     """
 
     def __init__(
@@ -114,9 +112,8 @@ class Registry(Generic[T]):
         group: str,
         builtin: Mapping[str, T],
         accept: Callable[[Any], T],
-        error: type[MfairflError] = ConfigError,
     ) -> None:
-        self.kind, self.group, self._error = kind, group, error
+        self.kind, self.group = kind, group
         self._builtin, self._accept = builtin, accept
         self._added: dict[str, T] = {}
 
@@ -136,7 +133,7 @@ class Registry(Generic[T]):
         if name not in self._added:
             announced = self._announced().get(name)
             if announced is None:
-                raise self._error(unknown(self.kind, name, self.names()))
+                raise ConfigError(unknown(self.kind, name, self.names()))
             self._added[name] = self._accept(imported(announced.value))
         return self._added[name]
 

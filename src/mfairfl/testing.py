@@ -22,10 +22,10 @@ import pandas as pd
 
 from mfairfl.data import Federation, Task, partition, table_from_frame
 from mfairfl.engine.checkpoint import dump, parse
-from mfairfl.engine.embedded import Member, clients_of, run_all, splits_of, summarize
-from mfairfl.engine.loop import Result, federate, first_state
+from mfairfl.engine.embedded import Member, run_all, splits_of, summarize
+from mfairfl.engine.loop import Result
 from mfairfl.engine.output import Output
-from mfairfl.engine.state import RoundRecord, RunState, Setup, Train
+from mfairfl.engine.state import Ask, Replies, RoundRecord, RunState, Setup, Train
 from mfairfl.errors import MfairflError
 from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.constraints import Constraints, Goal
@@ -179,19 +179,17 @@ class _SmallRun:
         self, tamper: Tamper | None = None, state: RunState | None = None
     ) -> tuple[Result, _Watch]:
         """Run it, with reports by client that `tamper(round, reports)` changes on their way."""
-        watch, begun = _Watch(), state or first_state(self.setup, self.model)
-        clients = clients_of([self.member()], [begun])
-        loop = federate(self.setup, begun, [watch])
-        request = next(loop)
+        watch = _Watch()
+
+        def arriving(ask: Ask, replies: Replies, _: RunState) -> Replies:
+            if tamper is None or not isinstance(ask, Train):
+                return replies
+            return tamper(ask.round, dict(replies))
+
+        member = replace(self.member(), state=state, callbacks=[watch], tamper=arriving)
         with steady_arithmetic():
-            while True:
-                answers = clients.answer({0: request})[0]
-                if tamper is not None and isinstance(request, Train):
-                    answers = tamper(request.round, dict(answers))
-                try:
-                    request = loop.send(answers)
-                except StopIteration as stop:
-                    return stop.value, watch
+            (result,) = run_all([member])
+        return result, watch
 
 
 def _bits(result: Result) -> bytes:
@@ -406,9 +404,9 @@ def takes_part_of_the_clients(strategy: Strategy) -> None:
 @_promise("equal clients count equally")
 def treats_equal_clients_alike(strategy: Strategy) -> None:
     """Give clients with the same rows the same coefficient."""
-    one = people_federation(people(sites={"east": 60}))
-    east = one.clients[0]
-    three = replace(one, clients=tuple(replace(east, name=name) for name in "abc"))
+    single = people_federation(people(sites={"east": 60}))
+    east = single.clients[0]
+    three = replace(single, clients=tuple(replace(east, name=name) for name in "abc"))
     # Full batches leave no random order; one round, before any state tells the clients apart.
     run = _SmallRun(strategy, three, {"rounds": 1}, {"optimizer": "gradient"})
     for record in run.run()[1].records:

@@ -1,4 +1,4 @@
-"""estimator.json: a saved estimator's parameters and classes; anyone may have written it."""
+"""estimator.json: a saved estimator's parameters and classes, from an untrusted source."""
 
 from __future__ import annotations
 

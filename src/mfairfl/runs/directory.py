@@ -19,9 +19,9 @@ from mfairfl.data.values import StrictModel
 from mfairfl.engine.checkpoint import Checkpoints, parse_tensors
 from mfairfl.engine.output import Kind, Served
 from mfairfl.errors import MfairflError, RunDirectoryError, first_problem
-from mfairfl.files import read_regular_file, write_atomically
+from mfairfl.files import write_atomically
 from mfairfl.runs.options import dotted
-from mfairfl.runs.record import RunRecord, StartedRecord, read_record
+from mfairfl.runs.record import RunRecord, StartedRecord, read_bytes, read_record
 from mfairfl.wire.packing import Form, UpTo
 from mfairfl.wire.run_messages import SentThresholds
 
@@ -114,7 +114,7 @@ class RunDirectory:
     def write_model(self, served: Served) -> dict[str, str]:
         """Write model.safetensors; return the SHA-256 of each file the model is read from."""
         write_atomically(self.path / "model.safetensors", dump_served(served))
-        return {name: _sha256(self._read(name)) for name in _MODEL_FILES}
+        return {name: _sha256(content) for name, content in self._model_files().items()}
 
     def write_encoder(self, encoder: Encoder) -> None:
         """Write encoder.json."""
@@ -129,7 +129,7 @@ class RunDirectory:
 
     def read_model(self, digests: Mapping[str, str]) -> tuple[Served, Encoder]:
         """Read the model and its encoder; refuse files that the record was not written with."""
-        data = {name: self._read(name) for name in _MODEL_FILES}
+        data = self._model_files()
         for name, content in data.items():
             if _sha256(content) != digests.get(name):
                 raise RunDirectoryError(
@@ -143,16 +143,9 @@ class RunDirectory:
             raise RunDirectoryError(f"{model}: {error}; {_RESTORE}") from None
         return served, Encoder.from_json(data[encoder.name], name=str(encoder))
 
-    def _read(self, name: str) -> bytes:
-        path = self.path / name
-        try:
-            return read_regular_file(path)
-        except FileNotFoundError:
-            raise RunDirectoryError(f"{path}: not found; {_RESTORE}") from None
-        except OSError as error:
-            raise RunDirectoryError(
-                f"{path}: cannot be read ({error.strerror}); {_RESTORE}"
-            ) from None
+    def _model_files(self) -> dict[str, bytes]:
+        """Return the contents of the files that the model is read from."""
+        return {name: read_bytes(self.path / name, _RESTORE) for name in _MODEL_FILES}
 
 
 def _sha256(content: bytes) -> str:
@@ -223,7 +216,7 @@ def dump_served(served: Served) -> bytes:
 
 
 def parse_served(data: bytes) -> Served:
-    """Return the served model of a file that anyone may have written.
+    """Return the served model of a file from an untrusted source.
 
     Raises
     ------

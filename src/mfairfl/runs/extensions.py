@@ -77,8 +77,9 @@ def exported(configs: Iterable[Config]) -> list[dict[str, Any]]:
     Everything else is code, and travels as its import string; what has none, or lives in the main
     script, is refused.
     """
-    notions = {notion.name: notion for notion in NOTIONS.added().values()}
-    code: dict[tuple[str, str], dict[str, Any]] = {}
+    # A notion may be registered under several names.
+    notions = dict.fromkeys(NOTIONS.added().values())
+    items: list[dict[str, Any]] = [{"notion": asdict(notion)} for notion in notions]
     for config in configs:
         names: list[tuple[Registry[Any], str | None]] = [
             (METHODS, config.strategy.name),
@@ -96,8 +97,10 @@ def exported(configs: Iterable[Config]) -> list[dict[str, Any]]:
                     f"{registry.kind} '{name}' cannot be imported by worker processes: define it "
                     "in a module of its own"
                 )
-            code[registry.kind, name] = {"kind": registry.kind, "name": name, "import": spelling}
-    return [*({"notion": asdict(notion)} for notion in notions.values()), *code.values()]
+            item = {"kind": registry.kind, "name": name, "import": spelling}
+            if item not in items:
+                items.append(item)
+    return items
 
 
 def restore(items: Sequence[Mapping[str, Any]]) -> None:

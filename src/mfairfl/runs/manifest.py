@@ -81,7 +81,7 @@ class ManifestLine(DocumentedModel):
     Examples
     --------
     >>> from mfairfl.strategies import describe
-    >>> line = next(one for one in manifest(describe("fedavg")) if one.what == "updates")
+    >>> line = next(x for x in manifest(describe("fedavg")) if x.what == "updates")
     >>> line.seen, line.when, line.rows
     ('singly', 'every round', ('train',))
     """

@@ -484,16 +484,15 @@ def _model(record: RunRecord, path: Path, factory: ModuleFactory | None, *, trus
 
 def _module_name(record: RunRecord, path: Path) -> tuple[str, bool]:
     """Return the name of the module that a run trained, and whether the settings had it."""
-    settings = record.config.get("model")
-    named = settings if isinstance(settings, dict) else {}
-    in_settings = "factory" not in named
-    name = named.get("kind" if in_settings else "factory")
-    if not isinstance(name, str):
-        raise RunDirectoryError(
-            f"{path / 'run.json'}: config.model names no module; the file was altered: restore it "
-            "or train again"
-        )
-    return name, in_settings
+    match record.config.get("model"):
+        case {"factory": str(name)}:
+            return name, False
+        case {"kind": str(name)}:
+            return name, True
+    raise RunDirectoryError(
+        f"{path / 'run.json'}: config.model names no module; the file was altered: restore it or "
+        "train again"
+    )
 
 
 def model_to_send(run: str | Path, sensitive: Sequence[str] = ()) -> SentModel:

@@ -554,14 +554,21 @@ def _file(path: str | Path) -> Path:
     return path if path.name == "run.json" else path / "run.json"
 
 
-def read_json(file: Path, missing: str) -> Any:
-    """Read a JSON file that anyone may have written; `missing` says what to do without it."""
+def read_bytes(file: Path, remedy: str) -> bytes:
+    """Read a file of a run; `remedy` says what to do without it."""
     try:
-        return parse_json(read_regular_file(file))
+        return read_regular_file(file)
     except (FileNotFoundError, NotADirectoryError):
-        raise RunDirectoryError(f"{file}: not found; {missing}") from None
+        raise RunDirectoryError(f"{file}: not found; {remedy}") from None
     except OSError as error:
-        raise RunDirectoryError(f"{file}: cannot be read ({error.strerror})") from None
+        reason = f"cannot be read ({error.strerror})"
+        raise RunDirectoryError(f"{file}: {reason}; {remedy}") from None
+
+
+def read_json(file: Path, missing: str) -> Any:
+    """Read a JSON file from an untrusted source; `missing` says what to do without it."""
+    try:
+        return parse_json(read_bytes(file, missing))
     except ValueError as error:
         raise RunDirectoryError(f"{file}: not readable JSON ({one_line(str(error))})") from None
 

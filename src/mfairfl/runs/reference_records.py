@@ -203,8 +203,8 @@ def _kept(request: ReferenceRequest, rows: PooledRows) -> ReferenceRecord:
         if not (directory.path / _FILE).exists():
             began = time.perf_counter()
             fitted = rows.fit(request.name, goal=goal, tolerance=tolerance)
-            known = {"reference": request.name, "identity": identity, "settings": settings}
-            _record(fitted, rows, known, began).write(directory.path)
+            stated = {"reference": request.name, "identity": identity, "settings": settings}
+            _record(fitted, rows, stated, began).write(directory.path)
         record = ReferenceRecord.read(directory.path)
     if record.identity != identity:
         raise RunDirectoryError(
@@ -215,9 +215,9 @@ def _kept(request: ReferenceRequest, rows: PooledRows) -> ReferenceRecord:
 
 
 def _record(
-    fitted: FittedReference, rows: PooledRows, known: dict[str, Any], began: float
+    fitted: FittedReference, rows: PooledRows, stated: dict[str, Any], began: float
 ) -> ReferenceRecord:
-    """Measure a reference on each split; `known` are the fields that the rows do not tell."""
+    """Measure a reference on each split; `stated` are the fields beside those of the rows."""
     federation = rows.federation
     measured = {
         split: _measured(fitted, rows, split) for split in SPLITS if len(federation.pooled(split))
@@ -226,7 +226,7 @@ def _record(
     tables = {split: part.table(majority=tallies["train"]) for split, part in measured.items()}
     divided = facts.FederationFacts.of(federation)
     return ReferenceRecord(
-        **known,
+        **stated,
         seed=federation.seed,
         thresholds=None if fitted.thresholds is None else fitted.thresholds.to_json(),
         versions=library_versions("mfairfl", "scikit-learn", "numpy", "scipy", "pandas"),

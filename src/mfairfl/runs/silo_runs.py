@@ -27,6 +27,7 @@ from mfairfl.coordinator.enrolment import Enrolled, EnrolmentTerms, enrol
 from mfairfl.coordinator.transport import Transport, drive
 from mfairfl.data import SPLITS, Federation, Sensitive, Table, Task
 from mfairfl.engine.loop import Callback, Result, first_state
+from mfairfl.engine.output import single
 from mfairfl.engine.state import Refusal
 from mfairfl.errors import ConfigError, MfairflError
 from mfairfl.fairness.cells import Cells
@@ -194,16 +195,8 @@ def _without_personal(result: Result, weights: np.ndarray) -> Result:
     """Serve the server's model where each client keeps its own: those never leave them."""
     if result.served.kind != "personal":
         return result
-    served = replace(
-        result.served,
-        kind="single",
-        members=np.atleast_2d(weights),
-        weights=np.ones(1),
-        names=("server",),
-        clients=(),
-        note="each client is served by the model on its own disk; this one is the server's",
-    )
-    return replace(result, served=served)
+    note = "each client is served by the model on its own disk; this one is the server's"
+    return replace(result, served=single("server", weights, note))
 
 
 # ------------------------------------------------------------------ what silos agreed to
