@@ -152,8 +152,8 @@ def test_unknown_label_gives_a_warning_and_scores_are_written(cli, run, people, 
     answer = cli("predict", "run", "--csv", "odd.csv", "--out", "p.csv")
     assert answer.code == 0
     assert answer.err == (
-        "warning: scores are written but not measured: odd.csv: column 'Hired' holds 'perhaps', "
-        "neither 'yes' nor 'no'\n"
+        "warning: scores are written but not measured: odd.csv, line 7, column 'Hired': label "
+        "'perhaps' is neither favourable ('yes') nor unfavourable ('no'): correct it\n"
     )
     assert len(pd.read_csv(tmp_path / "p.csv")) == 240
 

@@ -199,7 +199,7 @@ def third_label(m):
     rows.loc[5, "Hired"] = "perhaps"
     answer = m.predict(rows)
     assert answer.code == 0
-    assert answer.err.startswith("warning: scores are written but not measured: new.csv: column")
+    assert answer.err.startswith("warning: scores are written but not measured: new.csv, line 7")
     assert len(pd.read_csv(m.folder / "scores.csv")) == 240
 
 

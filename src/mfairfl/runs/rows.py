@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from mfairfl import data
 from mfairfl.data import MISSING, Task
-from mfairfl.data.coding import label_codes
-from mfairfl.data.columns import Column, columns_of
+from mfairfl.data.columns import columns_of
 from mfairfl.data.files import FileContent, read_file
 from mfairfl.data.table import table_from_content
 from mfairfl.errors import DataError, MfairflError
@@ -158,10 +157,9 @@ def splits_of_rows(
             f"{name}: the run was trained on this file, but on which of its rows cannot be told "
             f"({' '.join(str(error).split())[:_SHOWN_REASON]})"
         ) from None
-    places = np.arange(len(table)) if table.places is None else table.places
     splits = np.full(len(content.frame), "", dtype=object)
     for split in data.SPLITS:
-        splits[places[federation.pooled(split).rows]] = split
+        splits[_places(table)[federation.pooled(split).rows]] = split
     return splits
 
 
@@ -223,37 +221,28 @@ def measure_predictions(
     """
     if task.label not in frame:
         return None
-    column = Column(name, frame[task.label], task.rules(task.label))
-    labelled, client = ~column.missing, task.client if task.client in frame else None
-    if client is not None:  # a row without one belongs to no client
-        labelled &= ~Column(name, frame[client], task.rules(client)).missing
-    if not labelled.any():
-        return None
-    meaning = label_codes(column.levels, task)
-    frame, labels = frame[labelled], column.texts[labelled]
-    if strange := [text for text in labels if text not in meaning]:
-        raise DataError(
-            f"{name}: column '{task.label}' holds '{strange[0]}', neither '{task.favourable}' nor "
-            f"'{task.unfavourable}'"
-        )
-    y = np.array([meaning[text] for text in labels], dtype=np.intp)
-    cells, clients = np.zeros(len(y), dtype=np.intp), np.full(len(y), "all")
-    attributes: tuple[data.Attribute, ...] = ()
     present = tuple(s for s in task.sensitive if s.column in frame or MISSING in (s.groups or ()))
-    if present:
-        same = {"sensitive": present, "client": client, "missing": "level"}
-        table = data.table_from_frame(frame, task.model_copy(update=same), name=name)
-        cells, attributes = table.cells, table.attributes
-        clients = clients if table.clients is None else table.clients
+    client = task.client if task.client in frame else None
+    changes = {"sensitive": present, "client": client, "missing": "level"}
+    # Rows without a label, or without a client to belong to, are left out.
+    table = data.table_from_frame(frame, task.model_copy(update=changes), name=name)
+    if not len(table):
+        return None
+    places = _places(table)
     return measure_rows(
-        y,
-        chance[labelled],
-        scores[labelled],
-        cells=cells,
-        clients=clients,
-        attributes=attributes,
+        table.y,
+        chance[places],
+        scores[places],
+        cells=table.cells,
+        clients=np.full(len(table), "all") if table.clients is None else table.clients,
+        attributes=table.attributes,
         randomised=randomised,
     )
+
+
+def _places(table: data.Table) -> NDArray[np.intp]:
+    """Return where the rows of a table are in the file or frame that it was made from."""
+    return np.arange(len(table)) if table.places is None else table.places
 
 
 def measure_rows(
