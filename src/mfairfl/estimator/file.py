@@ -185,4 +185,4 @@ class EstimatorFile(StrictModel):
             (same_columns, "has other columns than the task in run.json"),
             (named, f"has {len(names)} names of {len(self.columns)} features"),
         )
-        return next((problem for kept, problem in rules if not kept), "")
+        return next((problem for holds, problem in rules if not holds), "")

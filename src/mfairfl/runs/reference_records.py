@@ -179,10 +179,10 @@ def fit_references(requests: Sequence[ReferenceRequest]) -> list[ReferenceRecord
     config = requests[0].config
     table = table_of(config)
     rows = PooledRows(table, federation_of(config, table))
-    return [_kept(request, rows) for request in requests]
+    return [_fit_or_read(request, rows) for request in requests]
 
 
-def _kept(request: ReferenceRequest, rows: PooledRows) -> ReferenceRecord:
+def _fit_or_read(request: ReferenceRequest, rows: PooledRows) -> ReferenceRecord:
     """Return what the folder holds, or fit the reference and keep it there."""
     federation = rows.federation
     goal = request.config.goal(tuple(a.name for a in federation.attributes))
