@@ -142,6 +142,8 @@ def load_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(read_regular_file(path, _LARGEST_TOML).decode())
     except FileNotFoundError:
         reason = "no such file; `mfairfl init` writes one from a CSV"
+    except IsADirectoryError:
+        reason = "is a folder; give a TOML file"
     except OSError as error:
         most = f"{_LARGEST_TOML >> 20} MiB"
         reason = f"cannot be read ({error.strerror}); give a TOML file of at most {most}"
