@@ -151,7 +151,7 @@ REFUSED = [
     (("--tolerance", "2"), "tolerance"),
     (("--sex", "sex", "--race", "sex"), "as sex and as race"),
     (("--baseline", "P.csv"), "not readable JSON"),
-    (("--baseline", "nowhere"), "no such file"),
+    (("--baseline", "nowhere"), "not found; give the --out folder"),
     (("--out", "P.csv"), "is a file; give a folder"),
     (("--client", "race"), "'race' is named for two things"),
     (("--data-kind", "old"), "historical"),
