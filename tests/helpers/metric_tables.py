@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from mfairfl.fairness import Interval, MetricTable, Slice
+import numpy as np
+
+from mfairfl.data import Attribute
+from mfairfl.fairness import Interval, MetricTable, Slice, Tally, scores
 from mfairfl.fairness.measuring import has_interval, has_noise_floor
-from mfairfl.fairness.scores import ScoredRows
 
 
 def _numbers(part):
@@ -17,7 +19,10 @@ def _numbers(part):
 
 def score_numbers(sums):
     """Value and reason of each number of one set of scores."""
-    return ScoredRows([sums], sums.counts[None], [""]).numbers(randomised=False)[0]
+    decisions = np.stack([sums.counts, np.zeros_like(sums.counts)], axis=-1)
+    groups = Attribute("group", tuple(map(str, range(len(decisions)))))
+    tally = Tally(decisions[None], ("all",), (groups,))
+    return scores.score_numbers(tally, {"all": sums})["overall",][0]
 
 
 def quick_table(tally, **options):

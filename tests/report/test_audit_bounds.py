@@ -29,8 +29,7 @@ from mfairfl.fairness.rates import (
     group_numbers,
     overall_numbers,
     reported_groupings,
-    single_groupings,
-    slice_tables,
+    tables_by_place,
 )
 
 DECIDED = [notion(name) for name in NOTIONS if notion(name).statistic != "loss"]
@@ -46,18 +45,17 @@ def numbers(counts):
     """Every number by its path: what needs no label from all rows, the rest from labelled ones."""
     found = {}
     for tally, wanted in ((counts.selections(), True), (counts.tally(), False)):
-        clients, groups = slice_tables(tally)
+        groupings = reported_groupings(tally.cells)
         parts = {("overall",): overall_numbers(tally)}
         parts |= {
             ("attribute", grouping.name): group_numbers(tally, None, grouping)
-            for grouping in single_groupings(tally.cells)
+            for grouping in groupings
+            if len(groupings) > 1
         }
+        parts |= {place: rates(table) for place, table in tables_by_place(tally).items()}
         violations = client_violations(tally, DECIDED)
-        for name, table, own in zip(tally.clients, clients, violations, strict=True):
-            parts[("client", name)] = own | rates(table)
-        for grouping in reported_groupings(tally.cells):
-            for group, table in zip(grouping.groups, groups[grouping.name], strict=True):
-                parts[("group", grouping.name, group)] = rates(table)
+        for name, of_client in zip(tally.clients, violations, strict=True):
+            parts["client", name] |= of_client
         found |= {
             (*path, name): None if math.isnan(value) else value
             for path, part in parts.items()

@@ -117,32 +117,15 @@ class AuditCounts:
     sums: tuple[ScoreSums, ...] | None = None
 
     def __post_init__(self) -> None:
-        k, cells = len(self.clients), Cells(self.attributes).size
-        if len(set(self.clients)) < k:
+        # Types, shapes and signs are checked where counts arrive: `mfairfl.wire`, `StoredCounts`.
+        if len(set(self.clients)) < len(self.clients):
             raise DataError(f"audit: clients {list(self.clients)} contain a name twice")
-        for name, shape, kind in (
-            ("decided", (k, cells, 3, 2), "i"),
-            ("scored", (k, cells, 3, _BINS), "i"),
-            ("hidden", (k, cells, 3), "b"),
-            ("withheld", (k,), "i"),
-        ):
-            array = getattr(self, name)
-            if array is None:
-                continue
-            if array.shape != shape or array.dtype.kind != kind:
-                actual = f"{array.dtype} {array.shape}"
-                raise DataError(f"audit: {name} are {actual}; expected {shape}")
-            if kind == "i" and (array < 0).any():
-                raise DataError(f"audit: {name} hold a negative number of rows")
-            array.setflags(write=False)
         if (self.rows[self.hidden] > 0).any():
             raise DataError("audit: rows are counted in entries that were withheld")
         if (self.grid is None) != (self.scored is None):
             raise DataError("audit: counts of scores and their grid belong together")
         if self.scored is not None and (self.scored.sum(axis=3) != self.rows).any():
             raise DataError("audit: scores are counted on other rows than decisions")
-        if self.sums is not None and len(self.sums) != k:
-            raise DataError(f"audit: sums of scores of {len(self.sums)} clients; expected {k}")
         for sums, rows in zip(self.sums or (), self.rows, strict=False):
             if not np.array_equal(sums.counts, rows[:, :UNKNOWN]):
                 raise DataError("audit: scores are summed over other rows than decisions")

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,13 +76,11 @@ def audit_table(counts: AuditCounts, *, level: float = 0.95) -> MetricTable:
     all_labelled = labelled.n == everyone.n
     table = MetricTable.from_tally(everyone, scores=scores if all_labelled else None, level=level)
     with_label: dict[Place, tuple[int, NumbersByName]] = {}
-    if not all_labelled:
-        constant: Numbers = {}
-        if labelled.n:
-            labelled_table = MetricTable.from_tally(labelled, scores=scores, level=level)
-            constant = labelled_table.constant_classifier
-            with_label = {place: (rows, part) for place, rows, part in labelled_table.places()}
-        table = replace(table, constant_classifier=constant)
+    constant: Numbers = table.constant_classifier if all_labelled else {}
+    if labelled.n and not all_labelled:
+        labelled_table = MetricTable.from_tally(labelled, scores=scores, level=level)
+        constant = labelled_table.constant_classifier
+        with_label = {place: (rows, part) for place, rows, part in labelled_table.places()}
     label_free = {"selection_rate"} | {
         f"{item.name}_{kind}"
         for item in rates.decision_notions()
@@ -103,7 +101,12 @@ def audit_table(counts: AuditCounts, *, level: float = 0.95) -> MetricTable:
             for name, number in numbers.items()
         }
 
-    return table.changed(audited)
+    return MetricTable.of_places(
+        {place: audited(place, numbers) for place, _, numbers in table.places()},
+        {place: rows for place, rows, _ in table.places()},
+        level=level,
+        constant_classifier=constant,
+    )
 
 
 def bounds_by_place(counts: AuditCounts, notions: Sequence[Notion]) -> dict[Place, Limits]:

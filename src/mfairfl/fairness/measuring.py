@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,20 +18,17 @@ from mfairfl.fairness.results import (
     MetricTable,
     Number,
     NumbersByName,
-    Section,
-    Slice,
+    Place,
     compares_groups,
 )
-from mfairfl.fairness.scores import RowScores, ScoredRows, ScoreSums, scored_rows
+from mfairfl.fairness.scores import RowScores, ScoreSums, score_numbers
 from mfairfl.fairness.tally import CodedRows, Tally, binary_column
 from mfairfl.fairness.uncertainty import (
     FairDecisions,
     Limits,
     Resampling,
-    fair_kind,
     interval_column,
     overall_limits,
-    simulated_fair,
     wilson,
 )
 
@@ -63,48 +59,40 @@ def measure_tally(
         raise ConfigError(f"draws = {draws}; use 1000 or more")
     chosen = available_notions() if notions is None else notions
     decided, groupings = rates.decision_notions(chosen), tally.cells.groupings()
+    reported = rates.reported_groupings(tally.cells)
     around = Resampling(np.random.default_rng(seed), level, draws)
-    fair = FairDecisions(tally, draws, np.random.default_rng(seed))
+    fair = FairDecisions(tally, groupings, draws, np.random.default_rng(seed))
     overall = _overall(tally, decided, groupings, around, fair)
-    between = {
-        grouping.name: _measured(
+    numbers: dict[Place, NumbersByName] = {("overall",): overall}
+    for grouping in reported if len(reported) > 1 else ():
+        numbers["attribute", grouping.name] = _measured(
             rates.group_numbers(tally, decided, grouping),
             around.violations(decided, [grouping], tally.counts),
             fair.violations(decided, [grouping]),
         )
-        for grouping in rates.single_groupings(tally.cells)
-    }
-    tables, group_tables = rates.slice_tables(tally)
-    clients = _shares(tables, level)
-    groups = {name: _shares(parts, level) for name, parts in group_tables.items()}
+    tables = rates.tables_by_place(tally)
+    shares = _shares(np.array([*tables.values()]).reshape(-1, 2, 2), level)
+    numbers |= zip(tables, shares, strict=True)
     if groupings and tally.clients:
         fewer = Resampling(around.rng, level, -(-draws // _PER_CLIENT))
         limits = fewer.client_violations(decided, groupings, tally.counts)
         values = rates.client_violations(tally, decided)
-        _extend(clients, map(_measured, values, limits))
+        for client, violations in zip(tally.clients, map(_measured, values, limits), strict=True):
+            numbers["client", client] |= violations
     if scores is not None:
-        scored = partial(_scored, level=level, randomised=randomised)
         compared = [item for item in chosen if item.statistic == "loss" and groupings]
         losses = [Constraints(tally.cells, item, groupings) for item in compared]
-        together, by_client, by_group = scored_rows(tally, scores)
-        _extend([overall], scored(together, losses))
-        _extend(clients, scored(by_client, losses))
-        for name, parts in by_group.items():
-            _extend(groups[name], [scored(part)[0] for part in parts])
-    alone = {name: number for name, number in overall.items() if compares_groups(name)}
+        scored = score_numbers(tally, scores, losses, randomised=randomised, level=level)
+        for place, values_and_limits in scored.items():
+            numbers[place] |= _measured(*values_and_limits)
+    if len(reported) == 1:
+        between = {name: number for name, number in overall.items() if compares_groups(name)}
+        numbers["attribute", reported[0].name] = between
     constant = rates.overall_numbers(rates.constant_classifier(tally, majority=majority))
-    return MetricTable(
+    return MetricTable.of_places(
+        numbers,
+        {place: round(table.sum()) for place, table in tables.items()},
         level=level,
-        overall=overall,
-        sections=[
-            Section(
-                attribute=item.name,
-                groups=_slices(item.groups, group_tables[item.name], groups[item.name]),
-                measures=[*between.get(item.name, alone).values()],
-            )
-            for item in rates.reported_groupings(tally.cells)
-        ],
-        clients=_slices(tally.clients, tables, clients),
         constant_classifier={
             name: None if math.isnan(value) else value for name, (value, _) in constant.items()
         },
@@ -160,15 +148,11 @@ def measured_violation(
     >>> measured_violation(tally, notion("dp"), tally.cells.groupings()).value
     0.25
     """
-    value, why = rates.group_measure("violation", notion, tally.counts, groupings)
-    name, rng = f"{notion.name}_violation", np.random.default_rng(seed)
-    if math.isnan(value):
-        return Measured(name=name, value=None, undefined=why)
+    rng, name = np.random.default_rng(seed), f"{notion.name}_violation"
+    values = {name: rates.group_measure("violation", notion, tally.counts, groupings)}
     limits = Resampling(rng, level, draws).violations([notion], groupings, tally.counts)
-    compared = rates.compared_counts(tally.counts, groupings)
-    fair = simulated_fair(compared, draws, rng)[fair_kind(notion)]
-    floor = float(rates.violation_of(notion, groupings).value(fair).mean())
-    return Measured(name=name, value=value, interval=limits[name], noise_floor=floor)
+    floors = FairDecisions(tally, groupings, draws, rng).violations([notion], groupings)
+    return _measured(values, limits, floors)[name]
 
 
 def has_interval(name: str) -> bool:
@@ -213,12 +197,6 @@ def _overall(
     return _measured(values, limits, floors)
 
 
-def _extend(parts: Iterable[NumbersByName], others: Iterable[NumbersByName]) -> None:
-    """Add further numbers to each part, in place."""
-    for numbers, more in zip(parts, others, strict=True):
-        numbers.update(more)
-
-
 def _measured(
     values: rates.NamedValues, limits: Limits, floors: Mapping[str, Number] | None = None
 ) -> NumbersByName:
@@ -244,22 +222,3 @@ def _shares(tables: rates.Floats, level: float) -> list[NumbersByName]:
         for numbers, value, limit in zip(parts, values, limits, strict=True):
             numbers.update(_measured({name: (value, share.needs)}, {name: limit}))
     return parts
-
-
-def _scored(
-    rows: ScoredRows, losses: Sequence[Constraints] = (), *, level: float, randomised: bool
-) -> list[NumbersByName]:
-    """Return the numbers of scores of each set of rows, with intervals of ROC-AUC."""
-    values = rows.numbers(randomised=randomised, losses=losses)
-    limits = [{"roc_auc": limit} for limit in rows.roc_auc_limits(level)]
-    return list(map(_measured, values, limits))
-
-
-def _slices(
-    names: Sequence[str], tables: rates.Floats, numbers: Sequence[NumbersByName]
-) -> list[Slice]:
-    rows = tables.sum(axis=(1, 2)).tolist()
-    return [
-        Slice(name=name, rows=round(count), numbers=part)
-        for name, count, part in zip(names, rows, numbers, strict=True)
-    ]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mfairfl.errors import ConfigError, require_known
 from mfairfl.fairness.cells import Cells, Grouping
 from mfairfl.fairness.notions import Event, Notion, available_notions
+from mfairfl.fairness.results import Place
 from mfairfl.fairness.tally import Tally
 
 Floats = NDArray[np.float64]
@@ -282,16 +283,12 @@ def compared_counts(counts: NDArray[Any], groupings: Sequence[Grouping]) -> NDAr
     return np.where(compared[:, None, None], counts, 0)
 
 
-def single_groupings(cells: Cells) -> list[Grouping]:
-    """Return what is reported apart if there are several attributes: each, and all crossed."""
-    if len(cells.attributes) < 2:
-        return []
-    return [*cells.groupings(), cells.grouping(*(a.name for a in cells.attributes))]
-
-
 def reported_groupings(cells: Cells) -> list[Grouping]:
-    """Return the groupings whose groups are measured: each attribute, and all crossed."""
-    return single_groupings(cells) or cells.groupings()
+    """Return the groupings whose groups are measured: each attribute, of several all crossed."""
+    groupings = cells.groupings()
+    if len(groupings) > 1:
+        groupings.append(cells.grouping(*(attribute.name for attribute in cells.attributes)))
+    return groupings
 
 
 def measured_groupings(cells: Cells, kind: Kind, attribute: str | None = None) -> list[Grouping]:
@@ -362,14 +359,24 @@ def client_violations(tally: Tally, notions: Sequence[Notion]) -> list[NamedValu
     return by_client
 
 
-def slice_tables(tally: Tally) -> tuple[Floats, dict[str, Floats]]:
-    """Return label × decision of each client, (K, 2, 2), and of the groups of each grouping."""
+def tables_by_place(tally: Tally) -> dict[Place, Floats]:
+    """Return label × decision, (2, 2), of each group and each client.
+
+    Examples
+    --------
+    >>> tally = Tally.from_predictions([1, 0, 1], [1, 1, 1], sensitive_features=list("abb"))
+    >>> tables_by_place(tally)["client", "all"].tolist()
+    [[0.0, 1.0], [0.0, 2.0]]
+    """
     cells = tally.counts.sum(axis=0).astype(np.float64)
-    by_grouping = {
-        grouping.name: np.stack([cells[members].sum(axis=0) for members in grouping.membership])
-        for grouping in reported_groupings(tally.cells)
-    }
-    return tally.counts.sum(axis=1).astype(np.float64), by_grouping
+    tables: dict[Place, Floats] = {}
+    for grouping in reported_groupings(tally.cells):
+        for group, members in zip(grouping.groups, grouping.membership, strict=True):
+            tables["group", grouping.name, group] = cells[members].sum(axis=0)
+    by_client = tally.counts.sum(axis=1).astype(np.float64)
+    for client, table in zip(tally.clients, by_client, strict=True):
+        tables["client", client] = table
+    return tables
 
 
 def constant_classifier(tally: Tally, *, majority: int | Tally | None = None) -> Tally:

@@ -7,8 +7,8 @@ client.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -262,6 +262,51 @@ class MetricTable:
             seed=seed,
         )
 
+    @classmethod
+    def of_places(
+        cls,
+        numbers: Mapping[Place, NumbersByName],
+        rows: Mapping[Place, int],
+        *,
+        level: float,
+        constant_classifier: Numbers,
+    ) -> MetricTable:
+        """Put a table together from the numbers at each place, and the rows of its slices.
+
+        Examples
+        --------
+        >>> accuracy = {"accuracy": Measured(name="accuracy", value=0.9)}
+        >>> numbers = {("overall",): accuracy, ("client", "north"): accuracy}
+        >>> table = MetricTable.of_places(
+        ...     numbers, {("client", "north"): 10}, level=0.95, constant_classifier={}
+        ... )
+        >>> table.rows, table.by_client["north"]["accuracy"].value
+        (10, 0.9)
+        """
+
+        def slices(*scope: str) -> list[Slice]:
+            return [
+                Slice(name=place[-1], rows=rows[place], numbers=dict(part))
+                for place, part in numbers.items()
+                if place[:-1] == scope
+            ]
+
+        return cls(
+            level=level,
+            overall=numbers["overall",],
+            sections=[
+                Section(
+                    attribute=place[1],
+                    groups=slices("group", place[1]),
+                    measures=list(part.values()),
+                )
+                for place, part in numbers.items()
+                if place[0] == "attribute"
+            ],
+            clients=slices("client"),
+            constant_classifier=constant_classifier,
+        )
+
     def __getitem__(self, name: str) -> Measured:
         require_known("number", [name], self.overall)
         return self.overall[name]
@@ -398,37 +443,6 @@ class MetricTable:
                 yield ("group", attribute, group.name), group.rows, group.numbers
         for client in self.clients:
             yield ("client", client.name), client.rows, client.numbers
-
-    def changed(self, change: Callable[[Place, NumbersByName], NumbersByName]) -> MetricTable:
-        """Return the table with other numbers at each place.
-
-        Examples
-        --------
-        >>> accuracy = Measured(name="accuracy", value=0.9)
-        >>> table = MetricTable(level=0.95, overall={"accuracy": accuracy})
-        >>> table.changed(lambda place, numbers: {}).overall
-        {}
-        """
-
-        def slices(parts: Sequence[Slice], *place: str) -> list[Slice]:
-            return [
-                part.model_copy(update={"numbers": change((*place, part.name), part.numbers)})
-                for part in parts
-            ]
-
-        sections = []
-        for section in self.sections:
-            measures = change(("attribute", section.attribute), self.measures(section.attribute))
-            groups = slices(section.groups, "group", section.attribute)
-            sections.append(
-                Section(attribute=section.attribute, groups=groups, measures=[*measures.values()])
-            )
-        return replace(
-            self,
-            overall=change(("overall",), self.overall),
-            sections=sections,
-            clients=slices(self.clients, "client"),
-        )
 
 
 def absent(name: str) -> Measured:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -32,9 +32,10 @@ from mfairfl.errors import DataError
 from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.rates import NamedValues, divide, reported_groupings
+from mfairfl.fairness.results import Place
 from mfairfl.fairness.tally import CodedRows, Tally, binary_column
 from mfairfl.fairness.thresholds import ScoreHistogram, pooled_histogram
-from mfairfl.fairness.uncertainty import Interval
+from mfairfl.fairness.uncertainty import Limits, interval_column
 
 Floats = NDArray[np.float64]
 
@@ -147,18 +148,7 @@ class ScoreSums:
     losses: Floats
 
     def __post_init__(self) -> None:
-        cells, _, bins = self.histogram.shape
-        if bins != LOGIT_BINS:
-            raise DataError(f"scores: a histogram of {bins} bins; expected {LOGIT_BINS}")
-        for name, shape, kinds in (
-            ("rows", (cells, 2, CALIBRATION_BINS), "iu"),
-            ("sums", (cells, 2, CALIBRATION_BINS), "f"),
-            ("losses", (cells, 2), "f"),
-        ):
-            array = np.asarray(getattr(self, name))
-            if array.shape != shape or array.dtype.kind not in kinds:
-                actual = f"{array.dtype} {array.shape}"
-                raise DataError(f"scores: {name} are {actual}; expected {shape}")
+        # Types and shapes are checked where sums arrive (`mfairfl.wire`).
         if not np.array_equal(self.rows.sum(axis=2), self.histogram.rows):
             raise DataError("scores: the bins of logits and of probabilities hold different rows")
         edges = np.arange(CALIBRATION_BINS + 1) / CALIBRATION_BINS
@@ -299,7 +289,7 @@ def roc_auc_interval(
     def reach(guess: Floats) -> Floats:
         """How far an estimate may be from this area."""
         more = typical * ((1.0 - guess) / (2.0 - guess) + guess / (1.0 + guess))
-        return np.asarray(z * np.sqrt(guess * (1.0 - guess) * (1.0 + more) / (up * down)))
+        return np.asarray(z * np.sqrt(divide(guess * (1.0 - guess) * (1.0 + more), up * down)))
 
     def limit(end: float) -> Floats:
         """Find between estimate and end the area farthest away that still reaches it."""
@@ -317,101 +307,42 @@ def _finite_logit(p: Floats) -> Floats:
     return np.asarray(np.clip(logit(p), -_CERTAIN, _CERTAIN))
 
 
-class ScoredRows:
-    """Some sets of rows over the same cells: sums of their scores, and how many there are.
+def score_numbers(
+    tally: Tally,
+    scores: Mapping[str, ScoreSums],
+    losses: Sequence[Constraints] = (),
+    *,
+    randomised: bool = False,
+    level: float = 0.95,
+) -> dict[Place, tuple[NamedValues, Limits]]:
+    """Return `SCORE_NUMBERS` of all rows, of each client and of each group, with their intervals.
+
+    Where scores of fewer rows than the tally counts have arrived, the numbers are undefined.
 
     Parameters
     ----------
-    sums
-        Of each of the P sets.
-    rows
-        How many rows each has, by cell and label, (P, C, 2).
-    lost
-        Why each may have fewer scores than rows.
-    """
-
-    def __init__(
-        self, sums: Sequence[ScoreSums], rows: NDArray[np.int64], lost: Sequence[str]
-    ) -> None:
-        size = rows.shape[1]
-        shape = (len(sums), size, 2, CALIBRATION_BINS)
-        self._binned = np.array([part.rows for part in sums], dtype=np.int64).reshape(shape)
-        self._sums = np.array([part.sums for part in sums], dtype=np.float64).reshape(shape)
-        losses = np.array([part.losses for part in sums], dtype=np.float64)
-        self._losses = losses.reshape(rows.shape)
-        self._areas = roc_aucs([part.histogram for part in sums])
-        self._counts = self._binned.sum(axis=3)
-        complete = (self._counts == rows).all(axis=(1, 2))
-        self._missing = np.where(complete, "", np.array(lost, dtype=object)).tolist()
-
-    def numbers(
-        self,
-        *,
-        randomised: bool,
-        losses: Sequence[Constraints] = (),
-    ) -> list[NamedValues]:
-        """Return `SCORE_NUMBERS` of each set, and how far losses of groups are apart.
-
-        Parameters
-        ----------
-        randomised
-            Whether a score is the chance of a favourable decision of a model that is drawn; that
-            is no probability of the label, so it has no calibration error.
-        losses
-            Which groups' losses are compared, for one notion each (the paper's Eq. 6).
-        """
-        labels = self._counts.sum(axis=1)
-        rows = labels.sum(axis=1)
-        gaps = self._sums.sum(axis=(1, 2)) - self._binned[:, :, 1].sum(axis=1)
-        no_rows = ["" if many else "there are no rows" for many in rows.tolist()]
-        one_label = [f"no row has y = {0 if positives else 1}" for _, positives in labels.tolist()]
-        errors = divide(np.abs(gaps).sum(axis=1), rows)
-        columns = {
-            "roc_auc": (self._areas, one_label),
-            "loss": (divide(self._losses.sum(axis=(1, 2)), rows), no_rows),
-            "expected_calibration_error": (errors, no_rows),
-        }
-        if randomised:
-            drawn = [_DRAWN] * len(rows)
-            columns["expected_calibration_error"] = np.full(len(rows), np.nan), drawn
-        numbers: list[NamedValues] = []
-        for i, missing in enumerate(self._missing):
-            n = self._counts[i]
-            values = {name: (float(value[i]), why[i]) for name, (value, why) in columns.items()}
-            sums = Statistics(counts=n, positives=n, scores=n, losses=self._losses[i])
-            for item in losses:
-                values[f"{item.notions[0].name}_violation"] = item.largest_gap(sums)
-            numbers.append(dict.fromkeys(values, (math.nan, missing)) if missing else values)
-        return numbers
-
-    def roc_auc_limits(self, level: float) -> list[Interval | None]:
-        """Return the interval of each set's ROC-AUC, None where it is undefined."""
-        labels = self._counts.sum(axis=1)
-        limits: list[Interval | None] = [None] * len(self._missing)
-        defined = np.flatnonzero([not why for why in self._missing] & ~np.isnan(self._areas))
-        negatives, positives = labels[defined].T
-        ends = roc_auc_interval(self._areas[defined], positives, negatives, level)
-        for i, *pair in zip(defined.tolist(), *(end.tolist() for end in ends), strict=True):
-            limits[i] = Interval(*pair)
-        return limits
-
-
-def scored_rows(
-    tally: Tally, scores: Mapping[str, ScoreSums]
-) -> tuple[ScoredRows, ScoredRows, dict[str, list[ScoredRows]]]:
-    """Return all rows, those of each client, and those of each group of the groupings.
-
-    Where scores of fewer rows than the tally counts have arrived, the numbers are undefined.
+    tally, scores
+        The rows, and the sums of each client's scores.
+    losses
+        Which groups' losses are compared, for one notion each (the paper's Eq. 6); of all rows and
+        of each client's.
+    randomised
+        Whether a score is the chance of a favourable decision of a model that is drawn; that is no
+        probability of the label, so it has no calibration error.
+    level
+        The confidence level.
 
     Examples
     --------
     >>> tally = Tally.from_predictions([0, 0, 1, 1], [0, 0, 0, 1], sensitive_features=list("abab"))
     >>> rows = RowScores.from_probabilities([0.1, 0.4, 0.35, 0.8])
     >>> sums = ScoreSums.from_rows(rows, [0, 1, 0, 1], [0, 0, 1, 1], size=2)
-    >>> together, _, groups = scored_rows(tally, {"all": sums})
-    >>> together.numbers(randomised=False)[0]["roc_auc"][0]
+    >>> numbers = score_numbers(tally, {"all": sums})
+    >>> values, limits = numbers["overall",]
+    >>> values["roc_auc"][0]
     0.75
-    >>> groups["sensitive_feature"][0].numbers(randomised=False)[0]["roc_auc"][0]
+    >>> values, limits = numbers["group", "sensitive_feature", "a"]
+    >>> values["roc_auc"][0]
     1.0
     """
     nothing = ScoreSums.from_rows(RowScores.from_logits([]), [], [], size=tally.cells.size)
@@ -422,14 +353,75 @@ def scored_rows(
         for name in tally.clients
         if name not in scores
     }
-    clients = ScoredRows(by_client, rows, [absent.get(n, _NOT_FINITE) for n in tally.clients])
     lost = next(iter(absent.values()), _NOT_FINITE)
     total, together = pooled_scores([nothing, *by_client]), rows.sum(axis=0)
-    groups = {
-        grouping.name: [
-            ScoredRows([total.of_cells(members)], together[None, members], [lost])
-            for members in grouping.membership
-        ]
-        for grouping in reported_groupings(tally.cells)
+    numbers_of = partial(_numbers_of_sets, randomised=randomised, level=level)
+    numbers: dict[Place, tuple[NamedValues, Limits]] = {
+        ("overall",): numbers_of([total], together[None], [lost], losses)[0]
     }
-    return ScoredRows([total], together[None], [lost]), clients, groups
+    for grouping in reported_groupings(tally.cells):
+        for group, members in zip(grouping.groups, grouping.membership, strict=True):
+            sums = [total.of_cells(members)]
+            place = ("group", grouping.name, group)
+            numbers[place] = numbers_of(sums, together[None, members], [lost])[0]
+    reasons = [absent.get(name, _NOT_FINITE) for name in tally.clients]
+    of_clients = numbers_of(by_client, rows, reasons, losses)
+    for name, values_and_limits in zip(tally.clients, of_clients, strict=True):
+        numbers["client", name] = values_and_limits
+    return numbers
+
+
+def _numbers_of_sets(
+    sums: Sequence[ScoreSums],
+    rows: NDArray[np.int64],
+    lost: Sequence[str],
+    losses: Sequence[Constraints] = (),
+    *,
+    randomised: bool,
+    level: float,
+) -> list[tuple[NamedValues, Limits]]:
+    """Return the numbers of some sets of rows over the same cells, and the intervals.
+
+    Parameters
+    ----------
+    sums
+        Of each of the P sets.
+    rows
+        How many rows each has, by cell and label, (P, C, 2).
+    lost
+        Why each may have fewer scores than rows.
+    """
+    shape = (*rows.shape, CALIBRATION_BINS)
+    binned = np.array([part.rows for part in sums], dtype=np.int64).reshape(shape)
+    chances = np.array([part.sums for part in sums], dtype=np.float64).reshape(shape)
+    entropy = np.array([part.losses for part in sums], dtype=np.float64).reshape(rows.shape)
+    counts = binned.sum(axis=3)
+    complete = (counts == rows).all(axis=(1, 2))
+    areas = np.where(complete, roc_aucs([part.histogram for part in sums]), np.nan)
+    labels = counts.sum(axis=1)
+    negatives, positives = labels.T
+    scored = labels.sum(axis=1)
+    gaps = chances.sum(axis=(1, 2)) - binned[:, :, 1].sum(axis=1)
+    errors = divide(np.abs(gaps).sum(axis=1), scored)
+    no_rows = ["" if many else "there are no rows" for many in scored.tolist()]
+    one_label = [f"no row has y = {0 if many else 1}" for many in positives.tolist()]
+    columns = {
+        "roc_auc": (areas, one_label),
+        "loss": (divide(entropy.sum(axis=(1, 2)), scored), no_rows),
+        "expected_calibration_error": (errors, no_rows),
+    }
+    if randomised:
+        drawn = [_DRAWN] * len(scored)
+        columns["expected_calibration_error"] = np.full(len(scored), np.nan), drawn
+    limits = interval_column(*roc_auc_interval(areas, positives, negatives, level))
+    numbers: list[tuple[NamedValues, Limits]] = []
+    for i, limit in enumerate(limits):
+        values = {name: (float(value[i]), why[i]) for name, (value, why) in columns.items()}
+        n = counts[i]
+        statistics = Statistics(counts=n, positives=n, scores=n, losses=entropy[i])
+        for item in losses:
+            values[f"{item.notions[0].name}_violation"] = item.largest_gap(statistics)
+        if not complete[i]:
+            values = dict.fromkeys(values, (math.nan, lost[i]))
+        numbers.append((values, {"roc_auc": limit}))
+    return numbers

@@ -144,12 +144,17 @@ class FairDecisions:
     the rows that are compared: those of which an attribute is recorded.
     """
 
-    def __init__(self, tally: Tally, draws: int, rng: np.random.Generator) -> None:
-        groupings = tally.cells.groupings()
+    def __init__(
+        self,
+        tally: Tally,
+        groupings: Sequence[Grouping],
+        draws: int,
+        rng: np.random.Generator,
+    ) -> None:
         self._tally, self._draws, self._rng = tally, draws, rng
         counts = tally.counts
         self._compared = rates.compared_counts(counts, groupings) if groupings else counts
-        self._drawn = simulated_fair(self._compared, draws, rng)
+        self._drawn = _simulated_fair(self._compared, draws, rng)
 
     def client_spreads(self) -> dict[str, float | None]:
         """Return the floor of each number that compares clients, if all err at the same rate."""
@@ -175,10 +180,10 @@ class FairDecisions:
         """Return the floor of each notion's violation between these groups."""
         compared, drawn = rates.compared_counts(self._tally.counts, groupings), self._drawn
         if not np.array_equal(compared, self._compared):
-            drawn = simulated_fair(compared, self._draws, self._rng)
+            drawn = _simulated_fair(compared, self._draws, self._rng)
         floors = {}
         for item in notions:
-            values = rates.violation_of(item, groupings).value(drawn[fair_kind(item)])
+            values = rates.violation_of(item, groupings).value(drawn[_fair_kind(item)])
             floors[f"{item.name}_violation"] = _mean(values)
         return floors
 
@@ -188,7 +193,7 @@ def _mean(values: Floats) -> float | None:
     return None if math.isnan(mean) else mean
 
 
-def simulated_fair(
+def _simulated_fair(
     counts: NDArray[Any], draws: int, rng: np.random.Generator
 ) -> dict[str, NDArray[np.int64]]:
     """Return, for each kind of fairness, decisions that have it on the rows of the tally."""
@@ -286,7 +291,7 @@ def wilson(successes: Any, trials: Any, level: float = 0.95) -> tuple[Floats, Fl
     return lower, upper
 
 
-def fair_kind(notion: Notion) -> str:
+def _fair_kind(notion: Notion) -> str:
     """Return the kind of decisions that have no violation: equal in each label suffices or not."""
     whole = any(len(event.labels) == 2 for event in notion.events)
     return notion.statistic if whole else "label"

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from mfairfl.fairness.rates import pooled_table, reported_groupings, slice_tables
+from mfairfl.fairness import rates
 from mfairfl.fairness.results import Number
 from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import Interval
@@ -41,13 +41,12 @@ def tables_by_place(tally: Tally) -> dict[Place, Any]:
     >>> tables_by_place(tally)["all", "", ""].tolist()
     [[0.0, 1.0], [0.0, 1.0]]
     """
-    clients, groups = slice_tables(tally)
-    tables: dict[Place, Any] = {("all", "", ""): pooled_table(tally.counts)}
-    for grouping in reported_groupings(tally.cells):
-        for group, table in zip(grouping.groups, groups[grouping.name], strict=True):
-            tables["group", grouping.name, group] = table
-    for client, table in zip(tally.clients, clients, strict=True):
-        tables["client", "", client] = table
+    tables: dict[Place, Any] = {("all", "", ""): rates.pooled_table(tally.counts)}
+    for place, table in rates.tables_by_place(tally).items():
+        if place[0] == "group":
+            tables["group", place[1], place[2]] = table
+        else:
+            tables["client", "", place[1]] = table
     return tables
 
 
