@@ -27,7 +27,7 @@ def test_encode_is_numpys_ravel(shape, data):
     expected = np.ravel_multi_index(tuple(codes.T), shape)
     assert cells.encode(codes).tolist() == expected.tolist()
     names = [tuple(str(code) for code in row) for row in rows]
-    assert [cells.decode(int(cell)) for cell in expected] == names
+    assert [cells.names[cell] for cell in expected] == names
 
 
 def test_without_attributes_there_is_one_cell():
@@ -58,7 +58,7 @@ def test_selection_of_attributes_and_their_order():
     assert len(cells.groupings(intersections=True)) == 7  # 3 marginals + 3 pairs + 1 triple
     crossed = cells.grouping("race", "sex")
     # cell 7 = (M, young, b): group "b × M" of (race, sex) is code 1·2 + 1 = 3
-    assert cells.decode(7) == ("M", "young", "b")
+    assert cells.names[7] == ("M", "young", "b")
     assert crossed.membership[:, 7].tolist() == [False, False, False, True]
     assert crossed.groups[3] == "b × M"
 
@@ -83,19 +83,10 @@ def test_bad_attributes(attributes, message):
         Cells(attributes)
 
 
-@pytest.mark.parametrize(
-    ("codes", "message"),
-    [([[2]], "'sex': group code 2"), ([[-1]], "group code -1"), ([0, 1], "shape")],
-)
-def test_bad_codes(codes, message):
-    with pytest.raises(DataError, match=message):
+@pytest.mark.parametrize("codes", [[[2]], [[-1]], [0, 1]])
+def test_bad_codes(codes):
+    with pytest.raises(ValueError, match=r"invalid entry|multi_index"):
         Cells((SEX,)).encode(codes)
-
-
-@pytest.mark.parametrize("cell", [-1, 2])
-def test_bad_cell(cell):
-    with pytest.raises(DataError, match=f"cell {cell} is outside"):
-        Cells((SEX,)).decode(cell)
 
 
 def test_statistics_by_hand_and_addition_is_union():

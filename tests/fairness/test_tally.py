@@ -44,7 +44,7 @@ def tally_of(rows):
 def as_dict(tally):
     """Non-zero counts by name, whatever the order of clients."""
     return {
-        (tally.clients[k], *tally.cells.decode(int(c)), int(y), int(p)): tally.counts[k, c, y, p]
+        (tally.clients[k], *tally.cells.names[c], int(y), int(p)): tally.counts[k, c, y, p]
         for k, c, y, p in zip(*np.nonzero(tally.counts), strict=True)
     }
 

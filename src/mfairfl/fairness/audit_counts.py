@@ -242,8 +242,7 @@ class AuditCounts:
         >>> small.hidden.tolist(), small.withheld.tolist()
         ([[[True, True, False], [False, False, False]]], [24])
         """
-        names = [self.cells.decode(cell) for cell in range(self.cells.size)]
-        hidden = [hidden_cells(table, names, minimum) for table in self.rows]
+        hidden = [hidden_cells(table, self.cells.names, minimum) for table in self.rows]
         small = np.array(hidden, dtype=bool).reshape(self.rows.shape)
         count = np.where(small, self.rows, 0).sum(axis=(1, 2))
         undisclosed = small.all(axis=(1, 2)) & (count < minimum)
@@ -364,7 +363,7 @@ class StoredCounts(DocumentedModel):
     @classmethod
     def of(cls, counts: AuditCounts) -> StoredCounts:
         """Take the counts apart; sums of scores, which no later audit needs, are not kept."""
-        rows = []
+        rows, names = [], counts.cells.names
         shown = np.argwhere((counts.rows > 0) | counts.hidden)
         for client, cell, label in shown.tolist():
             entry = client, cell, label
@@ -373,7 +372,7 @@ class StoredCounts(DocumentedModel):
             rows.append(
                 CountedRows(
                     client=counts.clients[client],
-                    groups=counts.cells.decode(cell),
+                    groups=names[cell],
                     label=None if label == UNKNOWN else label,
                     refused=refused,
                     selected=selected,
@@ -410,7 +409,7 @@ class StoredCounts(DocumentedModel):
         decided, hidden = np.zeros((*shape, 2), dtype=np.int64), np.zeros(shape, dtype=bool)
         grid = None if self.score_range is None else ScoreGrid(*self.score_range)
         scored = None if grid is None else np.zeros((*shape, _BINS), dtype=np.int64)
-        place = {cells.decode(cell): cell for cell in range(cells.size)}
+        place = {groups: cell for cell, groups in enumerate(cells.names)}
         entries = set()
         for row in self.rows:
             if row.client not in self.clients or row.groups not in place:

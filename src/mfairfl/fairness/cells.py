@@ -51,7 +51,7 @@ class Cells:
     Examples
     --------
     >>> cells = Cells((Attribute("sex", ("F", "M")), Attribute("age", ("young", "mid", "old"))))
-    >>> cells.size, cells.decode(4)
+    >>> cells.size, cells.names[4]
     (6, ('M', 'mid'))
     >>> [grouping.name for grouping in cells.groupings(intersections=True)]
     ['sex', 'age', 'sex × age']
@@ -80,27 +80,17 @@ class Cells:
         """The number of cells C: the product of the attributes' sizes."""
         return math.prod(self.shape)
 
-    def decode(self, cell: int) -> tuple[str, ...]:
-        """Return the group names of a cell, one for each attribute."""
-        if not 0 <= cell < self.size:
-            raise DataError(f"cell {cell} is outside 0 … {self.size - 1}")
-        names = list(product(*(attribute.groups for attribute in self.attributes)))
-        return names[cell]
+    @property
+    def names(self) -> list[tuple[str, ...]]:
+        """The group names of each cell, one for each attribute."""
+        return list(product(*(attribute.groups for attribute in self.attributes)))
 
     def encode(self, codes: ArrayLike) -> NDArray[np.intp]:
         """Return the cell of each row of an (n, A) array of group codes."""
         table = np.asarray(codes, dtype=np.intp)
-        if table.ndim != 2 or table.shape[1] != len(self.attributes):
-            raise DataError(
-                f"group codes have shape {table.shape}; expected (n, {len(self.attributes)})"
-            )
-        for column, attribute in zip(table.T, self.attributes, strict=True):
-            wrong = column[(column < 0) | (column >= attribute.size)]
-            if wrong.size:
-                most = attribute.size - 1
-                raise DataError(f"'{attribute.name}': group code {wrong[0]} is outside 0 … {most}")
-        strides = np.cumprod((1, *self.shape[:0:-1]))[::-1][: table.shape[1]]
-        return np.asarray(table @ strides.astype(np.intp), dtype=np.intp)
+        if not self.attributes:
+            return np.zeros(len(table), dtype=np.intp)
+        return np.asarray(np.ravel_multi_index(tuple(table.T), self.shape))
 
     def grouping(self, *names: str) -> Grouping:
         """Return the marginal of one attribute or the intersection of several.
@@ -113,9 +103,8 @@ class Cells:
         chosen = Cells(tuple(self.attributes[axis] for axis in axes))
         codes = np.indices(self.shape).reshape(len(attributes), -1)
         group = chosen.encode(codes[axes].T)
-        parts = [chosen.decode(index) for index in range(chosen.size)]
-        recorded = [index for index, part in enumerate(parts) if MISSING not in part]
-        groups = tuple(" × ".join(parts[index]) for index in recorded)
+        recorded = [index for index, name in enumerate(chosen.names) if MISSING not in name]
+        groups = tuple(" × ".join(chosen.names[index]) for index in recorded)
         return Grouping(" × ".join(names), groups, group == np.array(recorded)[:, None])
 
     def groupings(

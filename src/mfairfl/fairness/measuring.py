@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from mfairfl.errors import ConfigError
 from mfairfl.fairness import rates
 from mfairfl.fairness.cells import Grouping
 from mfairfl.fairness.constraints import Constraints
@@ -53,10 +52,6 @@ def measure_tally(
     seed: int,
 ) -> MetricTable:
     """Measure everything that follows from a tally; arguments as in `MetricTable.from_tally`."""
-    if not 0.0 < level < 1.0:
-        raise ConfigError(f"level = {level}; use a number between 0 and 1, such as 0.95")
-    if draws < 1:
-        raise ConfigError(f"draws = {draws}; use 1000 or more")
     chosen = available_notions() if notions is None else notions
     decided, groupings = rates.decision_notions(chosen), tally.cells.groupings()
     reported = rates.reported_groupings(tally.cells)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -178,13 +179,13 @@ def group_rates(notion: Notion, grouping: Grouping, counts: NDArray[Any]) -> tup
 
 def event_share(notion: Notion, event: Event) -> Proportion:
     """Return the share that a notion compares in one of its events."""
-    labels = list(event.labels)
+    # Of label y, the decision that counts: 1, or the wrong one.
+    decision = (1, 0) if notion.statistic == "error" else (1, 1)
 
-    def counts(table: Floats) -> tuple[Floats, Floats]:
-        hits = table[..., 1]
-        if notion.statistic == "error":
-            hits = np.stack([table[..., 0, 1], table[..., 1, 0]], axis=-1)
-        return hits[..., labels].sum(axis=-1), table.sum(axis=-1)[..., labels].sum(axis=-1)
+    def counts(table: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        hits = [table[..., y, decision[y]] for y in event.labels]
+        rows = [table[..., y, 0] + table[..., y, 1] for y in event.labels]
+        return reduce(np.add, hits), reduce(np.add, rows)
 
     return Proportion(counts, f"no row is in event '{event.name}'")
 

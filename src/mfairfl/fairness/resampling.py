@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from scipy.special import betaln, xlog1py, xlogy
 
 from mfairfl.fairness.cells import Grouping
 from mfairfl.fairness.notions import Notion
+from mfairfl.fairness.rates import event_share
 
 Floats = NDArray[np.float64]
 
@@ -256,7 +256,7 @@ def violation_limits(
     upper = np.where(undefined, np.nan, np.inf)
     # Of the draws that may be outside, half are left to those in which a group has no rows.
     empty = np.concatenate(
-        [_by_entry(_event_rows(notion, grouping.groups) == 0) for grouping in drawn], axis=1
+        [_by_entry(_hits_and_rows(notion, grouping.groups)[1] == 0) for grouping in drawn], axis=1
     )
     informative = empty.mean(axis=2) <= (1.0 - level) / (2 * entries.shape[1])
     some = np.flatnonzero(informative.any(axis=1) & ~undefined)
@@ -287,18 +287,6 @@ def _reach(
     return np.asarray(far[:, None] * error)
 
 
-def _event_rows(notion: Notion, tables: NDArray[Any]) -> NDArray[Any]:
-    """Return the rows of (B, G, 2, 2, draws) tables in each event, (B, G, E, draws)."""
-    rows = tables.sum(axis=3, dtype=tables.dtype)
-    return _by_event(notion, [rows[:, :, y] for y in (0, 1)])
-
-
-def _by_event(notion: Notion, by_label: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Return (B, G, E, draws) of an array (B, G, draws) for each label."""
-    sums = [reduce(np.add, [by_label[y] for y in event.labels]) for event in notion.events]
-    return np.stack(sums, axis=2)
-
-
 def _deviations(notion: Notion, drawn: DrawnGroups, some: NDArray[np.intp]) -> Floats:
     """Return the groups' rates minus the overall one of these tables, (B, G·E, draws)."""
     rates, overall = (_rates(notion, tables[some]) for tables in (drawn.groups, drawn.whole))
@@ -306,12 +294,21 @@ def _deviations(notion: Notion, drawn: DrawnGroups, some: NDArray[np.intp]) -> F
 
 
 def _rates(notion: Notion, tables: NDArray[Any]) -> Floats:
-    # Of label y, the decision that counts: 1, or the wrong one.
-    decisions = (1, 0) if notion.statistic == "error" else (1, 1)
-    hits = _by_event(notion, [tables[:, :, y, decisions[y]] for y in (0, 1)])
+    hits, rows = _hits_and_rows(notion, tables)
     with np.errstate(invalid="ignore"):  # 0/0 is nan: no rows
-        rates: Floats = np.divide(hits, _event_rows(notion, tables), dtype=np.float64)
+        rates: Floats = np.divide(hits, rows, dtype=np.float64)
     return rates
+
+
+def _hits_and_rows(notion: Notion, tables: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return what (B, G, 2, 2, draws) tables count in each event, (B, G, E, draws) each."""
+    last = np.moveaxis(tables, 4, 0)  # label and decision; in memory draws remain the last axis
+    counted = [event_share(notion, event).counts(last) for event in notion.events]
+    hits, rows = (
+        np.stack([np.moveaxis(part, 0, 2) for part in parts], axis=2)
+        for parts in zip(*counted, strict=True)
+    )
+    return hits, rows
 
 
 def _by_entry(by_group: NDArray[Any]) -> NDArray[Any]:

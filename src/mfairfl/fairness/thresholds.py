@@ -11,23 +11,24 @@ notions and attributes at once.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import StrictFloat, ValidationError
 
-from mfairfl.errors import ConfigError, DataError
+from mfairfl.data.values import StrictModel
+from mfairfl.errors import ConfigError, DataError, first_problem
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.tally import binary_column
 
 Floats = NDArray[np.float64]
 
 _NEGLIGIBLE = 1e-9  # a probability below this is the solver's rounding
-_CONSTANTS = {"always": -math.inf, "never": math.inf}  # JSON has no infinity
+_CONSTANTS: dict[Any, float] = {"always": -math.inf, "never": math.inf}  # JSON has no infinity
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +97,22 @@ class Thresholds:
         >>> Thresholds.from_json(rule.to_json()).values.tolist()
         [[-inf, 0.5]]
         """
-        return cls(_table(document, "values", _CONSTANTS), _table(document, "probabilities", {}))
+        try:
+            stored = _StoredThresholds.model_validate(document)
+        except ValidationError as error:
+            raise DataError(f"thresholds: {first_problem(error)}; write them by to_json") from None
+        values = [[_CONSTANTS.get(value, value) for value in row] for row in stored.values]
+        lengths = {len(row) for row in values} | {len(row) for row in stored.probabilities}
+        if len(lengths) > 1:
+            raise DataError("thresholds: lists differ in length; was the file cut?")
+        return cls(np.array(values), np.array(stored.probabilities))
+
+
+class _StoredThresholds(StrictModel):
+    """Thresholds as `Thresholds.to_json` writes them."""
+
+    values: list[list[StrictFloat | Literal["always", "never"]]]
+    probabilities: list[list[StrictFloat]]
 
 
 def refuse_losses(constraints: Constraints) -> None:
@@ -217,23 +233,6 @@ def _chain(points: list[list[int]], side: int) -> list[int]:
             hull.pop()
         hull.append(index)
     return hull
-
-
-def _table(document: Mapping[str, Any], key: str, names: Mapping[str, float]) -> Floats:
-    """Return a rectangular table of finite numbers, or of the numbers these names stand for."""
-    rows = document.get(key)
-    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
-        raise DataError(f"thresholds: key '{key}' is not a list of lists; write it with to_json")
-    if len({len(row) for row in rows}) > 1:
-        raise DataError(f"thresholds: lists in '{key}' differ in length; was it cut?")
-    for cell, row in enumerate(rows):
-        for item in row:
-            named = isinstance(item, str) and item in names
-            number = isinstance(item, (int, float)) and not isinstance(item, bool)
-            if not (named or (number and abs(item) <= sys.float_info.max)):
-                allowed = " or ".join(["a finite number", *(f"'{name}'" for name in names)])
-                raise DataError(f"thresholds: {key} of cell {cell} hold {item!r}; use {allowed}")
-    return np.array([[names.get(item, item) for item in row] for row in rows], dtype=np.float64)
 
 
 _REACH = 8.0  # |logit| up to which bins are narrow: probabilities from .0003 to .9997

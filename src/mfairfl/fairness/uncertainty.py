@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from mfairfl.errors import ConfigError
 from mfairfl.fairness import rates, resampling
 from mfairfl.fairness.cells import Grouping
 from mfairfl.fairness.notions import Notion
@@ -66,6 +67,12 @@ class Resampling:
     rng: np.random.Generator
     level: float
     draws: int
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.level < 1.0:
+            raise ConfigError(f"level = {self.level}; use a number between 0 and 1, such as 0.95")
+        if self.draws < 1:
+            raise ConfigError(f"draws = {self.draws}; use 1000 or more")
 
     def client_spreads(self, numbers: rates.NamedValues, counts: NDArray[Any]) -> Limits:
         """Return an interval around each number that compares clients."""
@@ -101,7 +108,7 @@ class Resampling:
             vector = rates.violation_of(item, groupings).vector
             around = vector(tables[None]), vector(smooth[None])
             ends = resampling.violation_limits(item, *around, groups, self.level)
-            limits[f"{item.name}_violation"] = interval(*(float(end[0]) for end in ends))
+            (limits[f"{item.name}_violation"],) = interval_column(*ends)
         return limits
 
     def client_violations(
@@ -116,19 +123,16 @@ class Resampling:
         smooth = self._smoothed(tables, _group_sizes(tables.sum(axis=3), groupings))
         vectors = [rates.violation_of(item, groupings).vector for item in notions]
         around = [(vector(tables[:, None]), vector(smooth[:, None])) for vector in vectors]
-        limits = np.empty((len(notions), 2, len(tables)))
+        limits: list[Limits] = [{} for _ in tables]
         for some, drawn in resampling.each_resampled(smooth, self.draws, self.rng, alike=many):
             groups = [resampling.DrawnGroups.of(grouping, drawn) for grouping in groupings]
-            for i, (item, (entries, centre)) in enumerate(zip(notions, around, strict=True)):
-                limits[i][:, some] = resampling.violation_limits(
+            for item, (entries, centre) in zip(notions, around, strict=True):
+                ends = resampling.violation_limits(
                     item, entries[some], centre[some], groups, self.level
                 )
-        names = [f"{item.name}_violation" for item in notions]
-        columns = [interval_column(*ends[:, places]) for ends in limits]
-        return [
-            {name: column[k] for name, column in zip(names, columns, strict=True)}
-            for k in range(len(counts))
-        ]
+                for place, limit in zip(some.tolist(), interval_column(*ends), strict=True):
+                    limits[place][f"{item.name}_violation"] = limit
+        return [limits[place] for place in places.tolist()]
 
     def _smoothed(self, tables: NDArray[Any], sizes: NDArray[Any]) -> Floats:
         return resampling.smoothed(tables, sizes, float(ndtri(0.5 + self.level / 2.0)) ** 2)

@@ -181,7 +181,7 @@ def _disclosed(enrolled: Enrolled, client: str) -> facts.DisclosureFacts:
     names = [attribute.name for attribute in enrolled.attributes]
     withheld = [
         facts.WithheldCell(
-            split=split, cell=dict(zip(names, cells.decode(cell), strict=True)), label=label
+            split=split, cell=dict(zip(names, cells.names[cell], strict=True)), label=label
         )
         for split in SPLITS
         for cell, label in silo.hidden[split]

@@ -294,7 +294,7 @@ def release_rows(
         silo = split_client(name, table, seed=seed, test=test, validation=validation)
         return ReleasedRows(silo, floor, {s: np.zeros((size, 2), dtype=bool) for s in SPLITS})
     silo = memory.split(name, table, test, validation)
-    names = [Cells(table.attributes).decode(cell) for cell in range(size)]
+    names = Cells(table.attributes).names
     hidden = {}
     for split in SPLITS:
         counts = _counts(silo, split)
