@@ -19,22 +19,20 @@ def test_names():
 
 
 @pytest.mark.parametrize(
-    ("name", "formula", "surrogate"),
+    ("name", "formula"),
     [
-        ("dp", "max over s of |P(ŷ=1 | s) − P(ŷ=1)|", "σ(z)"),
+        ("dp", "max over s of |P(ŷ=1 | s) − P(ŷ=1)|"),
         (
             "eo",
             "max over s of {|P(ŷ=1 | s, y=0) − P(ŷ=1 | y=0)|, |P(ŷ=1 | s, y=1) − P(ŷ=1 | y=1)|}",
-            "σ(z)",
         ),
-        ("eopp", "max over s of |P(ŷ=1 | s, y=1) − P(ŷ=1 | y=1)|", "σ(z)"),
-        ("ap", "max over s of |P(ŷ≠y | s) − P(ŷ≠y)|", "|σ(z) − y|"),
-        ("ap-loss", "max over s of |E[ℓ | s] − E[ℓ]|", "ℓ"),
+        ("eopp", "max over s of |P(ŷ=1 | s, y=1) − P(ŷ=1 | y=1)|"),
+        ("ap", "max over s of |P(ŷ≠y | s) − P(ŷ≠y)|"),
+        ("ap-loss", "max over s of |E[ℓ | s] − E[ℓ]|"),
     ],
 )
-def test_formula(name, formula, surrogate):
+def test_formula(name, formula):
     assert notion(name).formula == formula
-    assert notion(name).surrogate == surrogate
 
 
 @pytest.mark.parametrize(

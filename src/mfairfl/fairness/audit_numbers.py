@@ -293,13 +293,14 @@ class RateBounds:
         a += (as_hit & ~as_miss) @ withheld
         b += (as_miss & ~as_hit) @ withheld
         c += (as_hit & as_miss) @ withheld
-        known = hits + misses
-        lower, upper = rates.divide(hits, known + b + c), rates.divide(hits + a + c, known + a + c)
+        rows_known = hits + misses
+        lower = rates.divide(hits, rows_known + b + c)
+        upper = rates.divide(hits + a + c, rows_known + a + c)
         return cls(
             lower=np.where(np.isnan(lower) & (a > 0), 1.0, lower),
             upper=np.where(np.isnan(upper) & (b > 0), 0.0, upper),
-            least=known,
-            most=known + a + b + c,
+            least=rows_known,
+            most=rows_known + a + b + c,
         )
 
     @property

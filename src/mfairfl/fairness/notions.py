@@ -17,7 +17,6 @@ from mfairfl.plugins import Registry
 Statistic = Literal["selection", "error", "loss"]
 
 _VALUE: dict[Statistic, str] = {"selection": "P(ŷ=1{})", "error": "P(ŷ≠y{})", "loss": "E[ℓ{}]"}
-_SURROGATE: dict[Statistic, str] = {"selection": "σ(z)", "error": "|σ(z) − y|", "loss": "ℓ"}
 _IN_WORDS: dict[Statistic, str] = {
     "selection": "the share of people who get the favourable decision",
     "error": "the share of people who are decided wrongly",
@@ -106,11 +105,6 @@ class Notion:
             terms.append(f"|{group} − {overall}|")
         body = terms[0] if len(terms) == 1 else "{" + ", ".join(terms) + "}"
         return f"max over s of {body}"
-
-    @property
-    def surrogate(self) -> str:
-        """The smooth per-row value that stands for the statistic in training."""
-        return _SURROGATE[self.statistic]
 
     @property
     def compares(self) -> str:

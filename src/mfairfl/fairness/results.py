@@ -105,7 +105,7 @@ class Section(DocumentedModel):
     def led_by(self, notions: Sequence[str]) -> Section:
         """Return the section with the measures of these notions first."""
         measures = sorted(
-            self.measures, key=lambda one: one.name.rpartition("_")[0] not in notions
+            self.measures, key=lambda number: number.name.rpartition("_")[0] not in notions
         )
         return self.model_copy(update={"measures": measures})
 

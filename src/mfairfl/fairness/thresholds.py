@@ -192,9 +192,9 @@ def _solve(
     from scipy.optimize import linprog  # noqa: PLC0415 - slow to load, rarely needed
 
     many, sizes = len(offset), np.diff(ends)
-    one = np.repeat(np.eye(len(sizes)), sizes, axis=1)  # a cell's shares sum to 1
+    sums = np.repeat(np.eye(len(sizes)), sizes, axis=1)  # a cell's shares sum to 1
     # The gaps are variables of their own: two-sided bounds, and exact equality for tolerance 0.
-    equal = np.block([[one, np.zeros((len(sizes), many))], [matrix, -np.eye(many)]])
+    equal = np.block([[sums, np.zeros((len(sizes), many))], [matrix, -np.eye(many)]])
     result = linprog(
         np.concatenate([-gain, np.zeros(many)]),
         A_eq=equal,

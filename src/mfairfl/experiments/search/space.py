@@ -164,8 +164,8 @@ class Search:
     folds: int = 3
 
     def __post_init__(self) -> None:
-        known = [*(f"{item.name}_violation" for item in decision_notions()), *_CLIENT_METRICS]
-        require_known("metric", self.metrics, known)
+        violations = [f"{item.name}_violation" for item in decision_notions()]
+        require_known("metric", self.metrics, [*violations, *_CLIENT_METRICS])
         if self.config.clients.folds is not None:
             raise ConfigError("clients.folds: a search makes its own folds; remove the key")
         check_space(self.config, self.space)
