@@ -154,12 +154,8 @@ def _evaluate(members: Sequence[tuple[Probe, int]], model: Model, store: RowStor
             inputs, codes = store.take(index, workspace), store.take_codes(index)
             weights = _stacked([members[i] for i in owner], model)
             values, _ = model.forward(weights, inputs, workspace, codes)
-            if owner[0] == owner[-1]:  # one client's: they lie one after the other
-                first, count = int(places[owner[0]] + offset[0]), int(size.sum())
-                z[first : first + count] = values.view(-1)[:count]
-            else:
-                place = _spans(places[owner] + offset, size)
-                z.numpy()[place] = values.numpy()[np.arange(width) < size[:, None]]
+            place = _spans(places[owner] + offset, size)
+            z.numpy()[place] = values.numpy()[np.arange(width) < size[:, None]]
     return z
 
 

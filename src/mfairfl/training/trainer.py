@@ -131,6 +131,12 @@ class Work:
         """The number of optimiser steps."""
         return self.plan.steps(len(self.rows))
 
+    @property
+    def priced(self) -> bool:
+        """Whether rows have weights and prices by (cell, label)."""
+        sources = self.plan.loss_table, self.plan.score_table, self.multipliers
+        return any(source is not None for source in sources)
+
 
 def run_works(works: Sequence[Work], model: Model, store: RowStore) -> list[np.ndarray]:
     """Train every work; return the updates (start − end, or the gradient) in the same order.
@@ -168,8 +174,7 @@ def _stack_key(work: Work, deck: Deck) -> tuple[object, ...]:
     return (
         deck.width,
         plan.optimizer,
-        plan.loss_table is not None or work.multipliers is not None,
-        plan.score_table is not None or work.multipliers is not None,
+        work.priced,
         plan.proximal > 0,
         work.linear is not None,
     )
@@ -215,22 +220,19 @@ class _Stack:
     def _optional_terms(self, width: int) -> None:
         """Set up the terms the whole stack uses; None where no job does (see `_stack_key`)."""
         works, first, cells = self._works, self._works[0], self._store.cells
-        priced = 2 * cells + 2  # the last two: rows that no price is put on
         self._moving = {i: w.multipliers for i, w in enumerate(works) if w.multipliers is not None}
-        moving = first.multipliers is not None
-        self._loss = self._score = self._centre = self._pull = self._linear = None
-        if first.plan.loss_table is not None or moving:
-            self._loss = _padded([_flat(w.plan.loss_table, cells, 1.0) for w in works], priced)
-        if first.plan.score_table is not None or moving:
-            self._score = _padded([_flat(w.plan.score_table, cells, 0.0) for w in works], priced)
+        self._prices = self._proximal = self._linear = None
+        if first.priced:
+            loss = [_flat(work.plan.loss_table, cells, 1.0) for work in works]
+            score = [_flat(work.plan.score_table, cells, 0.0) for work in works]
+            self._prices = _padded(loss, len(loss[0])), _padded(score, len(score[0]))
         # `gradient` adds up the batches of an epoch: each brings its share of a per-step term.
         split = first.plan.optimizer.name == "gradient"
         shares = [1 / max(1, deck.batches) if split else 1.0 for deck in self._decks]
         if first.plan.proximal > 0:
             centres = [w.start if w.centre is None else w.centre for w in works]
-            self._centre = _padded(centres, width)
             pulls = [[w.plan.proximal * share] for w, share in zip(works, shares, strict=True)]
-            self._pull = torch.tensor(pulls, dtype=torch.float32)
+            self._proximal = _padded(centres, width), torch.tensor(pulls, dtype=torch.float32)
         if first.linear is not None:
             self._linear = _padded([w.linear for w in works if w.linear is not None], width)
             self._linear.mul_(torch.tensor(shares).unsqueeze(1))
@@ -261,10 +263,9 @@ class _Stack:
         for i in range(shape[1]):
             count = min(last, self._steps[i]) - first
             self._decks[i].deal(index[:count, i], weight[:count, i])
-        priced = self._loss is not None or self._score is not None
         rows = torch.from_numpy(index)
         parts = [rows, torch.from_numpy(weight), self._store.y[rows]]
-        if priced:
+        if self._prices is not None:
             parts.append(self._store.strata[rows])
         for step, tensors in enumerate(zip(*(p.unbind() for p in parts), strict=True), first):
             active = self._active(step)
@@ -280,8 +281,9 @@ class _Stack:
         inputs, codes = self._store.take(rows, self._workspace), self._store.take_codes(rows)
         logits, pullback = self._model.forward(weights, inputs, self._workspace, codes)
         pullback(self._slope(logits, y, strata).mul_(weight), gradient)
-        if self._centre is not None and self._pull is not None:
-            gradient.add_((weights - self._centre[:active]).mul_(self._pull[:active]))
+        if self._proximal is not None:
+            centre, pull = self._proximal
+            gradient.add_((weights - centre[:active]).mul_(pull[:active]))
         if self._linear is not None:
             gradient.add_(self._linear[:active])
         self._rule.step(weights, gradient, step + 1)
@@ -290,10 +292,9 @@ class _Stack:
         """∂/∂z of one row's objective, times 1 (the batch weight comes later)."""
         p, active = torch.sigmoid(logits), len(logits)
         slope = p - y
-        if strata is not None and self._loss is not None:
-            slope.mul_(self._loss[:active].gather(1, strata))
-        if strata is not None and self._score is not None:
-            slope.addcmul_(self._score[:active].gather(1, strata), p * (1 - p))
+        if strata is not None and self._prices is not None:
+            loss, score = (table[:active].gather(1, strata) for table in self._prices)
+            slope.mul_(loss).addcmul_(score, p * (1 - p))
         return slope
 
     def _end_of_epoch(self, step: int, active: int) -> None:
@@ -317,11 +318,10 @@ class _Stack:
 
     def _reprice(self, i: int) -> None:
         plan, cells = self._works[i].plan, self._store.cells
-        score, loss = self._moving[i].prices()
-        if self._loss is not None and self._score is not None:
-            base = _flat(plan.loss_table, cells, 1.0), _flat(plan.score_table, cells, 0.0)
-            self._loss[i] = torch.from_numpy(base[0] + _flat(loss, cells, 0.0))
-            self._score[i] = torch.from_numpy(base[1] + _flat(score, cells, 0.0))
+        score, loss = (_flat(table, cells, 0.0) for table in self._moving[i].prices())
+        if self._prices is not None:
+            self._prices[0][i] = torch.from_numpy(_flat(plan.loss_table, cells, 1.0) + loss)
+            self._prices[1][i] = torch.from_numpy(_flat(plan.score_table, cells, 0.0) + score)
 
     def write_update(self, i: int, update: np.ndarray) -> None:
         """Write a job's update to memory of the caller's."""
