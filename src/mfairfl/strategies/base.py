@@ -7,6 +7,7 @@ randomness comes in through the round. The server step is w' = w − scale · Σ
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
@@ -383,14 +384,18 @@ def parameter(
     return field(default=default, metadata=metadata)
 
 
+_BOUNDS = {
+    "least": (operator.ge, "at least"),
+    "above": (operator.gt, "greater than"),
+    "most": (operator.le, "at most"),
+}
+"""What must hold of a value and its bound (nan fails all), and how messages say it."""
+
+
 def _check_bounds(name: str, value: Any, bounds: Mapping[str, Any]) -> None:
-    # `not >=` instead of `<`: nan fails every bound.
-    if "least" in bounds and not value >= bounds["least"]:
-        raise ConfigError(f"strategy.{name} must be at least {bounds['least']}, not {value}")
-    if "above" in bounds and not value > bounds["above"]:
-        raise ConfigError(f"strategy.{name} must be greater than {bounds['above']}, not {value}")
-    if "most" in bounds and not value <= bounds["most"]:
-        raise ConfigError(f"strategy.{name} must be at most {bounds['most']}, not {value}")
+    for kind, (holds, rule) in _BOUNDS.items():
+        if kind in bounds and not holds(value, bounds[kind]):
+            raise ConfigError(f"strategy.{name} must be {rule} {bounds[kind]}, not {value}")
 
 
 def by_client(reports: Reports, values: Iterable[float]) -> dict[str, float]:
