@@ -18,7 +18,7 @@ import json
 import re
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from mfairfl.engine.defence import Standing
 from mfairfl.engine.output import Candidate
 from mfairfl.engine.state import LastGoodState, RoundRecord, RunState, Setup
 from mfairfl.errors import CheckpointError, MfairflError, first_problem
 from mfairfl.failpoints import failpoint
-from mfairfl.fairness.cells import Statistics
 from mfairfl.files import make_private_folder, read_regular_file, write_atomically
 from mfairfl.strict_json import parse_json
 from mfairfl.training.plan import STRICT
@@ -47,9 +45,6 @@ _KEY = "state"
 _UNREADABLE = (SafetensorError, KeyError, TypeError, ValueError, AttributeError, ImportError)
 
 _BANK_FILE = re.compile(r"bank-\d{6}\.ckpt")
-
-_PARTS = RunState, LastGoodState, Standing, Candidate, Statistics
-"""The classes of a state, stored as the names and values of their fields."""
 
 _STATE = TypeAdapter(RunState)
 _BANK = TypeAdapter(list[Candidate], config=STRICT)
@@ -160,7 +155,8 @@ def dump(state: RunState, identity: str, bank_files: BankFiles | None = None) ->
         Where all of the bank is; else it is in the checkpoint.
     """
     arrays: dict[str, np.ndarray] = {}
-    plain = _detach(replace(state, bank=[]) if bank_files else state, arrays)
+    stored = replace(state, bank=[]) if bank_files else state
+    plain = _detach(_STATE.dump_python(stored), arrays)
     # JSON has no infinity; a run that has not measured a loss yet has no best one.
     plain["best_loss"] = state.best_loss if np.isfinite(state.best_loss) else None
     header = {"version": _VERSION, "identity": identity, "bank_files": bank_files or {}}
@@ -197,14 +193,12 @@ def _parse(data: bytes, identity: str) -> tuple[RunState, BankFiles]:
 
 
 def _detach(value: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """Return a value as plain data; its arrays go to `arrays`, and references take their place."""
+    """Return plain data with references in place of its arrays, which go to `arrays`."""
     if isinstance(value, np.ndarray):
         # Numbered, because two paths of names may spell the same text.
         name = str(len(arrays))
         arrays[name] = value
         return {"$array": name}
-    if isinstance(value, _PARTS):
-        value = {f.name: getattr(value, f.name) for f in fields(value)}
     if isinstance(value, Mapping):
         return {key: _detach(item, arrays) for key, item in value.items()}
     if isinstance(value, list):
@@ -213,7 +207,7 @@ def _detach(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def _attach(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Return what `_detach` was given; the classes of a state as dictionaries."""
+    """Return what `_detach` was given."""
     if isinstance(value, dict):
         if set(value) == {"$array"}:
             return arrays[value["$array"]]
@@ -253,15 +247,16 @@ def _vectors(state: RunState, setup: Setup) -> Iterator[tuple[str, np.ndarray, S
     """Yield all vectors by name, with the shape that each must have, if that is known."""
     ensemble = setup.strategy.card.serves == "ensemble"
     model = (len(setup.summary.counts),) * ensemble + (setup.size,)
-    yield "weights", state.weights, model
-    if state.average is not None:
-        yield "average", state.average, model
-    yield from ((candidate.name, candidate.weights, model) for candidate in state.bank)
-    yield from ((name, vector, (setup.size,)) for name, vector in state.vectors.items())
+    parts: dict[str, RunState | LastGoodState] = {"": state}
     if state.last_good is not None:
-        yield "last good weights", state.last_good.weights, model
-        for name, vector in state.last_good.vectors.items():
-            yield f"last good {name}", vector, (setup.size,)
+        parts["last good "] = state.last_good
+    for prefix, part in parts.items():
+        yield f"{prefix}weights", part.weights, model
+        if part.average is not None:
+            yield f"{prefix}average", part.average, model
+        for name, vector in part.vectors.items():
+            yield f"{prefix}{name}", vector, (setup.size,)
+    yield from ((candidate.name, candidate.weights, model) for candidate in state.bank)
     for client, slots in state.slots.items():
         yield from ((f"{client}/{slot}", vector, None) for slot, vector in slots.items())
 
@@ -345,7 +340,7 @@ class Checkpoints:
     def _write_bank(self, state: RunState) -> None:
         """Write the models that no file has yet: a bank only grows."""
         name, arrays = f"bank-{state.round:06d}.ckpt", dict[str, np.ndarray]()
-        bank = _detach(state.bank[self._stored :], arrays)
+        bank = _detach(_BANK.dump_python(state.bank[self._stored :]), arrays)
         data = seal(arrays, {"version": _VERSION, "bank": bank})
         write_atomically(self.folder / name, data, private=True)
         self._bank_files[name] = hashlib.sha256(data).hexdigest()
