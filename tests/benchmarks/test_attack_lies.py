@@ -10,7 +10,7 @@ import pytest
 import federations as fed
 from attacks.lies import ATTACKS, STRENGTHS, Attack, Liars, Scene, poisoned, rehearse
 from mfairfl.data import Inputs, Shard
-from mfairfl.engine.acceptance import accept_measured
+from mfairfl.engine.acceptance import measurement_faults
 from mfairfl.engine.embedded import run_all
 from mfairfl.engine.loop import federate
 from mfairfl.engine.state import Measure, Train
@@ -85,8 +85,7 @@ def test_measurements_are_forged_as_their_names_say():
     perfect = ATTACKS["loss-perfect"].say(SUMS)
     assert perfect.positives.tolist() == perfect.scores.tolist() == [[0, 6], [0, 8]]
     # It is the best lie that can be true: nothing gives it away.
-    rows = {"train": {"a": SUMS.counts}}
-    assert accept_measured([{"train": {"a": perfect}}], rows, at_half=True)[1] == {}
+    assert measurement_faults({"a": perfect}, {"a": SUMS.counts}, at_half=True) == {}
 
 
 def test_rows_are_poisoned_at_liars_only(federation):

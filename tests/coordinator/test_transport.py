@@ -145,7 +145,7 @@ def test_being_offline_does_not_count_against_a_client(tmp_path):
     for record in watch.records[2:5]:
         assert record.set_aside == {"west": "it is not online"}
         assert "west" not in record.coefficients
-    assert state.standing == Standing(longest=state.standing.longest)
+    assert state.standing == Standing()
 
 
 def test_who_keeps_missing_deadlines_is_suspended_and_asked_nothing(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -12,7 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import expit
 
-from mfairfl.engine.acceptance import accept_measured, accept_reports, accept_scored
+from mfairfl.engine.acceptance import (
+    accept_counted,
+    accept_reports,
+    measurement_faults,
+    score_faults,
+)
 from mfairfl.engine.state import Setup
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.fairness.constraints import Goal
@@ -34,6 +40,11 @@ HONEST = {
     "scores": np.array([[1.2, 1.4], [0.6, 0.0]]),
     "losses": np.array([[1.5, 0.8], [0.7, 0.0]]),
 }
+
+
+def accept_measured(models, enrolled, *, at_half):
+    faults_of = partial(measurement_faults, at_half=at_half)
+    return accept_counted(models, enrolled, "measurement", faults_of)
 
 
 def sums(**changes):
@@ -234,7 +245,8 @@ def test_scores_must_hold_the_enrolled_rows():
     lost = scores([0.0, np.nan, -1.0], [0, 1, 1])  # a row without a finite score is not counted
     wide = ScoreSums.from_rows(RowScores.from_logits([0.0]), [1], [0], size=2)
     said = {"test": {"a": three, "b": lost, "c": three + three, "d": wide, "e": three}}
-    kept, refused = accept_scored(said, {"test": dict.fromkeys("abcd", enrolled)})
+    rows = {"test": dict.fromkeys("abcd", enrolled)}
+    (kept,), refused = accept_counted([said], rows, "scores", score_faults)
     reason = "its scores of test rows: its histogram does not hold the rows it was enrolled with"
     assert refused == dict.fromkeys("bcd", reason)
     assert kept == {"test": {"a": three, "e": three}}
@@ -245,7 +257,7 @@ def test_scores_of_a_loss_beyond_belief_are_refused_in_all_splits():
     steep = replace(sound, losses=np.array([[0.7, 1.01e4]]))
     said = {"train": {"a": sound, "b": sound}, "test": {"a": sound, "b": steep}}
     enrolled = {split: dict.fromkeys("ab", np.ones((1, 2))) for split in said}
-    kept, refused = accept_scored(said, enrolled)
+    (kept,), refused = accept_counted([said], enrolled, "scores", score_faults)
     assert refused == {"b": "its scores of test rows: its mean loss is above 10000"}
     assert kept == {"train": {"a": sound}, "test": {"a": sound}}
 

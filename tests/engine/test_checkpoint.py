@@ -53,6 +53,7 @@ def full_state(round_: int = 7) -> RunState:
             "tiny": 5e-324,
         },
         vectors={"c": rng.normal(size=11).astype(np.float32), "weights": np.ones(2, np.float32)},
+        longest={"update": 0.1 + 0.2, "control change": 5e-324},
         slots={
             "east": {"own": rng.normal(size=11).astype(np.float32), "mu": np.array([0.5])},
             "a/b\nc": {"own": np.zeros(1, np.float32)},
@@ -70,7 +71,6 @@ def full_state(round_: int = 7) -> RunState:
             terms={"Zoë": 5},
             rounds={"Zoë": 3, "a/b\nc": 2},
             latest={"Zoë": "it lies", "a/b\nc": "no answer before the deadline"},
-            longest={"update": 0.1 + 0.2, "control change": 5e-324},
         ),
         undone=2,
         last_good=LastGoodState(

@@ -15,7 +15,7 @@ from mfairfl.engine.defence import (
     doubted_losses,
 )
 from mfairfl.errors import ConfigError
-from mfairfl.strategies import create
+from mfairfl.strategies import Step, create
 from rounds import NAMES, close
 
 SIZES = [3, 5, 10]
@@ -53,7 +53,7 @@ def rows_of(found):
 def averaged(found, G, weights=None):
     """Return FedAvg's step with what a rule made of the updates, in m dimensions."""
     shares = np.full(len(G), 1 / len(G)) if weights is None else weights
-    return found.on_originals(shares[found.seen]) @ G
+    return found.on_originals(Step(shares[found.seen])).coefficients @ G
 
 
 # ------------------------------------------------------------------ mixtures of updates
@@ -73,7 +73,7 @@ def test_the_strategy_sees_the_gram_matrix_of_the_mixtures(rule, count):
     close(found.gram, expected, atol=1e-10 * np.trace(expected))
     coefficients = rng.normal(size=len(found.seen))
     move = sum(c * vector for c, vector in zip(coefficients, mixtures, strict=True))
-    close(found.on_originals(coefficients) @ G, move, atol=1e-10)
+    close(found.on_originals(Step(coefficients)).coefficients @ G, move, atol=1e-10)
     assert set(found.reasons) == {NAMES[k] for k in range(count)} - {NAMES[k] for k in found.seen}
     told = {"rule": rule, "set_aside": found.reasons, "clipped": found.clipped}
     assert found.log(rule) == ({} if rule == "none" else {"robust": told})
@@ -155,7 +155,8 @@ def test_multi_krum_leaves_out_a_fifth(count, liars):
         NAMES[k]: "the robust rule gives its update no weight" for k in range(liars)
     }
     assert found.clipped == {}
-    close(found.on_originals(np.ones(len(found.seen))), [0] * liars + [1] * (count - liars))
+    step = found.on_originals(Step(np.ones(len(found.seen))))
+    close(step.coefficients, [0] * liars + [1] * (count - liars))
 
 
 def test_centred_clipping_is_the_centre_in_m_dimensions():

@@ -213,7 +213,7 @@ def test_resuming_after_a_step_that_was_taken_back_changes_nothing(name):
     assert not np.array_equal(watch.weights[1], watch.weights[2])
     state = parse(watch.dumps[-1], "watch")
     assert state.undone == 1
-    assert state.standing.longest["update"] < 10  # what broke the model bounds nothing
+    assert state.longest["update"] < 10  # what broke the model bounds nothing
     assert state.standing.rounds == {"e": 3}
 
 

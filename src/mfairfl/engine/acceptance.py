@@ -9,8 +9,9 @@ were read (`wire/run_messages.py`, `flower/records.py`). No answer raises, whate
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -129,7 +130,8 @@ def measure(setup: Setup, state: RunState, ask: Measure | None) -> Exchange[Eval
         _by_split({client: answer[i] for client, answer in replies.answers.items()}, ask.splits)
         for i in range(len(ask.weights))
     ]
-    answers, refused = accept_measured(models, setup.enrolled, at_half=ask.thresholds is None)
+    faults_of = partial(measurement_faults, at_half=ask.thresholds is None)
+    answers, refused = accept_counted(models, setup.enrolled, "measurement", faults_of)
     evaluation = Evaluation(
         answers,
         {**refused, **replies.refused},
@@ -150,7 +152,8 @@ def measure(setup: Setup, state: RunState, ask: Measure | None) -> Exchange[Eval
 def score(setup: Setup, ask: Score) -> Exchange[Accepted[Scored]]:
     """Have a model's scores counted."""
     replies = _sort((yield ask))
-    scores, refused = accept_scored(_by_split(replies.answers, ask.splits), setup.enrolled)
+    counted = [_by_split(replies.answers, ask.splits)]
+    (scores,), refused = accept_counted(counted, setup.enrolled, "scores", score_faults)
     scored: Accepted[Scored] = Accepted(scores, {**refused, **replies.refused}, replies.absent)
     if not any(scores.values()):
         raise FederationError(_too_few(scored.set_aside, "scores"))
@@ -186,11 +189,11 @@ def let_train(
         members = dict(zip(sorted(setup.summary.counts), state.weights, strict=True))
         weights = {client: members[client] for client in weights}
     replies = _sort((yield Train(state.round, weights, tuple(jobs))))
-    reports, refused, state.standing.longest = accept_reports(
+    reports, refused, state.longest = accept_reports(
         [report for reports in replies.answers.values() for report in reports],
         [job for job in jobs if job.client not in replies.absent],
         setup,
-        state.standing.longest,
+        state.longest,
     )
     return Accepted(reports, {**refused, **replies.refused}, replies.absent)
 
@@ -198,61 +201,66 @@ def let_train(
 # ------------------------------------------------------------------ measurements and scores
 
 
-def accept_measured(
-    models: Sequence[ClientSums], enrolled: Rows, *, at_half: bool
-) -> tuple[tuple[ClientSums, ...], dict[str, str]]:
-    """Return the measurements of clients that can be believed, and why the others cannot.
+def accept_counted(
+    models: Sequence[Mapping[Split, Mapping[str, T]]],
+    enrolled: Rows,
+    what: str,
+    faults_of: Callable[[Mapping[str, T], Mapping[str, np.ndarray]], Mapping[str, str]],
+) -> tuple[tuple[Mapping[Split, Mapping[str, T]], ...], dict[str, str]]:
+    """Return what can be believed of clients' counts, and why the others' cannot.
 
     Parameters
     ----------
     models : sequence of mapping
-        For each model, each split's sums by client.
+        For each model, each split's measurements or scores by client.
     enrolled : mapping
         Counts must equal these, for the splits and clients it has.
-    at_half : bool
-        Whether decisions were made at score ½: a wrong one then has a loss of at least ln 2.
+    what : str
+        What reasons call a client's counts.
+    faults_of : callable
+        Given those of a split and their enrolled rows, why some clients' cannot be true.
     """
     refused: dict[str, str] = {}
-    for sums in models:
-        for split, clients in sums.items():
-            faults = _measurement_faults(clients, enrolled.get(split, {}), at_half)
-            for name, fault in faults.items():
-                refused.setdefault(name, f"its measurement of {split} rows: {fault}")
+    for splits in models:
+        for split, clients in splits.items():
+            for name, fault in faults_of(clients, enrolled.get(split, {})).items():
+                refused.setdefault(name, f"its {what} of {split} rows: {fault}")
     accepted = tuple(
-        {split: _without(clients, refused) for split, clients in sums.items()} for sums in models
+        {split: _without(clients, refused) for split, clients in splits.items()}
+        for splits in models
     )
     return accepted, refused
 
 
-def accept_scored(
-    splits: Scored, enrolled: Rows
-) -> tuple[dict[Split, dict[str, ScoreSums]], dict[str, str]]:
-    """Return the scores of clients that can be believed, and why the others cannot."""
-    refused: dict[str, str] = {}
-    for split, clients in splits.items():
-        for name, scores in clients.items():
-            rows = enrolled.get(split, {}).get(name, scores.counts)
-            if not np.array_equal(scores.counts, rows):
-                fault = "its histogram does not hold the rows it was enrolled with"
-            elif (scores.losses > LARGEST_LOSS * np.maximum(scores.counts, 1)).any():
-                fault = f"its mean loss is above {LARGEST_LOSS:g}"
-            else:
-                continue
-            refused.setdefault(name, f"its scores of {split} rows: {fault}")
-    return {split: _without(clients, refused) for split, clients in splits.items()}, refused
+def score_faults(
+    clients: Mapping[str, ScoreSums], enrolled: Mapping[str, np.ndarray]
+) -> dict[str, str]:
+    """Return why the scores of clients cannot be true, where they cannot."""
+    faults = {}
+    for name, scores in clients.items():
+        if not np.array_equal(scores.counts, enrolled.get(name, scores.counts)):
+            faults[name] = "its histogram does not hold the rows it was enrolled with"
+        elif (scores.losses > LARGEST_LOSS * np.maximum(scores.counts, 1)).any():
+            faults[name] = f"its mean loss is above {LARGEST_LOSS:g}"
+    return faults
 
 
 def _without(clients: Mapping[str, T], refused: Collection[str]) -> dict[str, T]:
     return {name: value for name, value in clients.items() if name not in refused}
 
 
-def _measurement_faults(
-    clients: Mapping[str, Statistics], enrolled: Mapping[str, np.ndarray], at_half: bool
+def measurement_faults(
+    clients: Mapping[str, Statistics], enrolled: Mapping[str, np.ndarray], *, at_half: bool
 ) -> dict[str, str]:
     """Return why the sums of clients cannot be true, where they cannot.
 
     All clients are checked at once: they may be thousands, and every check is of single
     (cell, label) pairs.
+
+    Parameters
+    ----------
+    at_half : bool
+        Whether decisions were made at score ½: a wrong one then has a loss of at least ln 2.
     """
     rows = {name: enrolled.get(name, sums.counts) for name, sums in clients.items()}
     fitting = [name for name, sums in clients.items() if sums.counts.shape == rows[name].shape]
@@ -341,10 +349,7 @@ def accept_reports(
 
 def _report_fault(report: Report, job: Job, setup: Setup) -> str:
     """Return why a report cannot be used; empty if it can."""
-    vectors = {"update": report.update, "control change": report.control_change}
-    for name, vector in vectors.items():
-        if vector is None:
-            continue
+    for name, vector in report.vectors.items():
         if vector.shape != (setup.size,):
             return f"its {name} has shape {vector.shape}; the model has {setup.size} weights"
         if not np.isfinite(vector).all():
@@ -410,14 +415,9 @@ def _too_long(
     """
     wrong: dict[str, str] = {}
     longest = dict(longest)
-    vectors = {
-        "update": {c: r.update for c, r in reports.items()},
-        "control change": {
-            c: r.control_change for c, r in reports.items() if r.control_change is not None
-        },
-    }
-    for name, sent in vectors.items():
-        norms = {client: float(np.linalg.norm(v.astype(float))) for client, v in sent.items()}
+    for name in ("update", "control change"):
+        vectors = {c: r.vectors[name] for c, r in reports.items() if name in r.vectors}
+        norms = {client: float(np.linalg.norm(v.astype(float))) for client, v in vectors.items()}
         if len(norms) > 1:  # a lone client is held against earlier rounds only
             longest[name] = max(longest.get(name, 0.0), lower_median([*norms.values()]))
         for client, norm in norms.items():

@@ -96,8 +96,9 @@ class Defended:
         they are.
     reasons : dict of str to str
         Why the others are set aside.
-    accused : bool
-        Whether that counts against them; not where a rule always leaves some out.
+    accused : dict of str to str
+        Those of `reasons` that count against the clients: none where a rule always leaves some
+        out.
     clipped : dict of str to float
         By which factor an update was shortened or weighted, where it was.
     """
@@ -106,7 +107,7 @@ class Defended:
     sent: Floats
     rows: Floats | None = None
     reasons: dict[str, str] = field(default_factory=dict)
-    accused: bool = False
+    accused: dict[str, str] = field(default_factory=dict)
     clipped: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -116,18 +117,14 @@ class Defended:
             return self.sent
         return robust.mixed_gram(self.sent, self.rows)[np.ix_(self.seen, self.seen)]
 
-    def on_originals(self, coefficients: Floats) -> Floats:
-        """Return coefficients on what was sent."""
-        return coefficients if self.rows is None else self.rows[self.seen].T @ coefficients
-
-    def step_on_originals(self, step: Step) -> Step:
+    def on_originals(self, step: Step) -> Step:
         """Return a step on what the strategy saw as one on what was sent."""
         if self.rows is None:
             return step
         sent = np.eye(len(self.rows))[self.seen].T  # control changes are not mixed
         return replace(
             step,
-            coefficients=self.on_originals(step.coefficients),
+            coefficients=self.rows[self.seen].T @ step.coefficients,
             vectors={name: np.asarray(sent @ c) for name, c in step.vectors.items()},
         )
 
@@ -222,16 +219,15 @@ def _liars(sent: Updates) -> int:
 def _auto(sent: Updates) -> Defended:
     against = _against(sent)
     seen = [i for i in range(len(sent.clients)) if i not in against]
-    norms = np.sqrt(np.diag(sent.gram))
-    bound = SPREAD * robust.lower_median(norms[seen])
-    factors = np.minimum(1.0, bound / np.where(norms > 0, norms, np.inf))
-    factors[norms == 0] = 1.0
+    bound = SPREAD * robust.lower_median(np.sqrt(np.diag(sent.gram))[seen])
+    factors = robust.norm_clipping(sent.gram, bound)
+    reasons = {sent.clients[i]: reason for i, reason in sorted(against.items())}
     return Defended(
         seen=seen,
         sent=sent.gram,
         rows=np.diag(factors),
-        reasons={sent.clients[i]: reason for i, reason in sorted(against.items())},
-        accused=True,
+        reasons=reasons,
+        accused=reasons,
         clipped={sent.clients[i]: float(factors[i]) for i in seen if factors[i] < 1},
     )
 
@@ -329,8 +325,6 @@ class Standing:
         In how many rounds an answer was refused.
     latest : dict of str to str
         The latest reason.
-    longest : dict of str to float
-        The largest median norm of a round's updates and control changes so far, by their name.
 
     Examples
     --------
@@ -346,7 +340,6 @@ class Standing:
     terms: dict[str, int] = field(default_factory=dict)
     rounds: dict[str, int] = field(default_factory=dict)
     latest: dict[str, str] = field(default_factory=dict)
-    longest: dict[str, float] = field(default_factory=dict)
 
     def out(self, round_: int) -> frozenset[str]:
         """Return the clients that are suspended in a round."""

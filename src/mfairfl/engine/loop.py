@@ -16,13 +16,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from mfairfl.engine import acceptance, schedule
-from mfairfl.engine.acceptance import Accepted, BrokenModelError, Evaluation, Exchange
+from mfairfl.engine.acceptance import BrokenModelError, Evaluation, Exchange
 from mfairfl.engine.defence import Defended, Updates, defend, doubted_losses
 from mfairfl.engine.output import AVERAGE_DECAY, Candidate, ClientSums, Served, choose, single
 from mfairfl.engine.state import (
     Ask,
     LastGoodState,
-    Measure,
     Replies,
     RoundRecord,
     RunState,
@@ -38,7 +37,7 @@ from mfairfl.geometry.gram import gram_matrix, weighted_sum
 from mfairfl.models import Model
 from mfairfl.randomness import stream
 from mfairfl.strategies.base import Measurement, Round, Step, by_client
-from mfairfl.training.plan import PERSONAL, Job, Report
+from mfairfl.training.plan import PERSONAL, Report
 
 Loop = Generator[Ask, Replies, "Result"]
 _THRESHOLDS = 512  # bins of the logit between which a group's threshold is chosen
@@ -120,26 +119,30 @@ def _round(
     setup: Setup, state: RunState, evaluation: Evaluation
 ) -> Exchange[tuple[RoundRecord, Evaluation]]:
     """Plan, train, defend, combine, and measure the new weights as far as that is needed."""
-    safeguards = _Safeguards(setup, state)
+    last_good = state.last_good or LastGoodState.of(state)
     this = yield from _open_round(setup, state, evaluation)
     planned, jobs = setup.strategy.plan(state.strategy, this)
     failpoint("round.planned", state.round + 1)
     trained = yield from acceptance.let_train(setup, state, jobs)
     reports = trained.answers
     failpoint("round.trained", state.round + 1)
-    defended = safeguards.defend(this, reports)
+    defended = _defend(setup, this, reports)
     step = Step(np.zeros(0))
     if reports:
         seen = [reports[i] for i in defended.seen]
-        step = setup.strategy.combine(planned, this, seen, defended.gram)
-        step = defended.step_on_originals(step)
+        step = defended.on_originals(setup.strategy.combine(planned, this, seen, defended.gram))
     state.strategy = planned if step.state is None else step.state
     failpoint("round.combined", state.round + 1)
     _advance(setup, state, step, reports)
     failpoint("round.advanced", state.round)
-    evaluation = yield from safeguards.measure()
+    evaluation, undone = yield from _measure_or_undo(setup, state, last_good)
     failpoint("round.measured", state.round)
     norms = [float(np.linalg.norm(report.update.astype(float))) for report in reports]
+    refused = {**defended.accused, **evaluation.refused, **trained.refused}
+    absent = {**state.standing.reasons(this.index), **evaluation.absent, **trained.absent}
+    present = {job.client for job in jobs} - set(trained.absent)
+    clients = len(setup.summary.counts)
+    state.standing.judge(this.index, present, refused, clients=clients)
     record = _record(
         setup,
         state,
@@ -147,70 +150,44 @@ def _round(
         coefficients=by_client(reports, step.scale * step.coefficients),
         norms=by_client(reports, norms),
         clipped=defended.clipped,
-        set_aside=safeguards.judge(jobs, trained, defended, evaluation),
-        log={**step.log, **safeguards.log, **defended.log(setup.robust)},
+        set_aside={**absent, **defended.reasons, **refused},
+        log={**step.log, **undone, **defended.log(setup.robust)},
     )
     return record, evaluation
 
 
-class _Safeguards:
-    """What a round does about a model that breaks, and about answers that may be lies.
+def _defend(setup: Setup, this: Round, reports: Sequence[Report]) -> Defended:
+    """Return what the strategy is to see of the reports."""
+    gram = np.zeros((0, 0))
+    if setup.robust != "none" or setup.strategy.card.needs != "none":
+        gram = gram_matrix([report.update for report in reports])
+    if setup.robust == "none" or not reports:
+        return Defended(seen=list(range(len(reports))), sent=gram)
+    counts = [this.summary.counts[report.client] for report in reports]
+    updates = Updates(
+        clients=[report.client for report in reports],
+        gram=gram,
+        weights=this.shares(reports),
+        favourable=np.array([rows[:, 1].sum() / rows.sum() for rows in counts]),
+    )
+    return defend(setup.robust, updates)
 
-    It starts from the last state that clients could measure, and goes back there if they cannot
-    measure the new one. Answers that were refused count against their clients.
+
+def _measure_or_undo(
+    setup: Setup, state: RunState, last_good: LastGoodState
+) -> Exchange[tuple[Evaluation, dict[str, str]]]:
+    """Measure the new weights; if that shows a broken model, go back to the last good state.
+
+    The second value is empty, or has the reason under `undone`, for the round's log.
     """
-
-    def __init__(self, setup: Setup, state: RunState) -> None:
-        self._setup, self._state, self._round = setup, state, state.round
-        self._last_good = state.last_good or LastGoodState.of(state)
-        self._suspended = state.standing.reasons(state.round)
-        self.log: dict[str, str] = {}
-
-    def defend(self, this: Round, reports: Sequence[Report]) -> Defended:
-        """Return what the strategy is to see of the reports."""
-        robust, gram = self._setup.robust, np.zeros((0, 0))
-        if robust != "none" or self._setup.strategy.card.needs != "none":
-            gram = gram_matrix([report.update for report in reports])
-        if robust == "none" or not reports:
-            return Defended(seen=list(range(len(reports))), sent=gram)
-        counts = [this.summary.counts[report.client] for report in reports]
-        updates = Updates(
-            clients=[report.client for report in reports],
-            gram=gram,
-            weights=this.shares(reports),
-            favourable=np.array([rows[:, 1].sum() / rows.sum() for rows in counts]),
-        )
-        return defend(robust, updates)
-
-    def measure(self) -> Exchange[Evaluation]:
-        """Measure the new weights; if that shows a broken model, take its steps back."""
-        state = self._state
-        try:
-            evaluation = yield from _measure_new(self._setup, state)
-        except BrokenModelError as error:
-            self._last_good.restore(state)
-            self.log["undone"] = str(error)
-            ask = schedule.needed_measure(self._setup, state, state.weights)
-            return (yield from acceptance.measure(self._setup, state, ask))
-        state.last_good = None if evaluation.asked else self._last_good
-        return evaluation
-
-    def judge(
-        self,
-        jobs: Sequence[Job],
-        trained: Accepted[list[Report]],
-        defended: Defended,
-        evaluation: Evaluation,
-    ) -> dict[str, str]:
-        """Count refused answers against their clients; return who was set aside, and why."""
-        refused = {**evaluation.refused, **trained.refused}
-        if defended.accused:
-            refused = {**defended.reasons, **refused}
-        present = {job.client for job in jobs} - set(trained.absent)
-        clients = len(self._setup.summary.counts)
-        self._state.standing.judge(self._round, present, refused, clients=clients)
-        absent = {**evaluation.absent, **trained.absent}
-        return {**self._suspended, **absent, **defended.reasons, **refused}
+    try:
+        evaluation = yield from _measure_new(setup, state)
+    except BrokenModelError as error:
+        last_good.restore(state)
+        ask = schedule.needed_measure(setup, state, state.weights)
+        return (yield from acceptance.measure(setup, state, ask)), {"undone": str(error)}
+    state.last_good = None if evaluation.asked else last_good
+    return evaluation, {}
 
 
 def _open_round(setup: Setup, state: RunState, evaluation: Evaluation) -> Exchange[Round]:
@@ -265,11 +242,11 @@ def _advance(setup: Setup, state: RunState, step: Step, reports: Sequence[Report
         move = weighted_sum(updates, step.coefficients)
         state.weights = (state.weights - step.scale * move).astype(np.float32)
     for name, coefficients in step.vectors.items():
-        vector = state.vectors.get(name, np.zeros(setup.size, np.float32)).astype(float)
+        vector = state.vectors.get(name, np.zeros(setup.size)).astype(float)
         for coefficient, report in zip(coefficients, reports, strict=True):
             if report.control_change is not None:
                 vector += coefficient * report.control_change
-        state.vectors[name] = vector.astype(np.float32)
+        state.vectors = {**state.vectors, name: vector.astype(np.float32)}
     state.round += 1
 
 
@@ -315,31 +292,30 @@ def _record(
 
 def _serve(setup: Setup, state: RunState) -> Exchange[Result]:
     """Apply the output rule; measure and score what is served."""
-    name, serves = f"round {state.round}", setup.strategy.card.serves
-    bank, ask = state.bank, schedule.full_measure(setup, state.weights)
+    name, serves, bank = f"round {state.round}", setup.strategy.card.serves, state.bank
     if not bank and setup.output.rule in ("select", "mixture"):
+        ask = schedule.full_measure(setup, state.weights)
         evaluation = yield from acceptance.measure(setup, state, ask)
         sums = Statistics.pooled(evaluation.sums[setup.held_out])
         bank = [Candidate(name, state.weights, sums)]
     served = choose(setup.output, single(name, state.weights), bank, setup.summary.constraints)
+    models = tuple(served.members)
     if serves != "global":
         clients = tuple(sorted(setup.summary.counts))
         served = replace(served, kind=serves, names=served.names * len(clients), clients=clients)
-    if serves == "personal":  # a client without a model of its own is served the server's
-        own = [state.slots.get(name, {}).get(PERSONAL, state.weights) for name in served.clients]
-        served = replace(served, members=np.stack(own), weights=np.full(len(own), 1 / len(own)))
-        scores = Score(state.weights, setup.splits, slot=PERSONAL)
-    elif serves == "ensemble":
+    if serves == "ensemble":
+        models = (served.members,)
         served = replace(served, weights=schedule.ensemble_shares(setup))
-        ask = schedule.full_measure(setup, served.members)
-        scores = Score(served.members, setup.splits, shares=served.weights)
-    else:
-        if setup.output.rule == "threshold":
-            served = replace(served, thresholds=(yield from _fit_thresholds(setup, state)))
-        ask = Measure(tuple(served.members), setup.splits, thresholds=served.thresholds)
-        scores = Score(served.members[0], setup.splits)
-        if served.kind == "mixture":
-            scores = Score(served.members, setup.splits, shares=served.weights, drawn=True)
+    elif serves == "personal":  # a client without a model of its own is served the server's
+        slots = [state.slots.get(client, {}) for client in served.clients]
+        members = np.stack([vectors.get(PERSONAL, state.weights) for vectors in slots])
+        served = replace(served, members=members, weights=np.full(len(slots), 1 / len(slots)))
+    elif setup.output.rule == "threshold":
+        served = replace(served, thresholds=(yield from _fit_thresholds(setup, state)))
+    ask = replace(schedule.full_measure(setup, *models), thresholds=served.thresholds)
+    scores = Score(models[0], ask.splits, shares=ask.shares, slot=ask.slot)
+    if served.kind == "mixture":
+        scores = Score(served.members, ask.splits, shares=served.weights, drawn=True)
     final = yield from acceptance.measure(setup, state, ask)
     scored = yield from acceptance.score(setup, scores)
     return Result(

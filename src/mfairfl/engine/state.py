@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -125,6 +125,8 @@ class RunState:
         What clients keep between rounds (the embedded engine holds it for them).
     best_loss, best_round
         Early stopping's memory.
+    longest : mapping of str to float
+        The largest median norm of a round's updates and control changes so far, by their name.
     standing : Standing
         Which clients failed, and which are suspended.
     undone : int
@@ -138,7 +140,8 @@ class RunState:
     round: int
     weights: np.ndarray
     strategy: State
-    vectors: dict[str, np.ndarray] = field(default_factory=dict)
+    vectors: Mapping[str, np.ndarray] = field(default_factory=dict)
+    longest: Mapping[str, float] = field(default_factory=dict)
     slots: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     average: np.ndarray | None = None
     bank: list[Candidate] = field(default_factory=list)
@@ -159,7 +162,7 @@ class RunState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastGoodState:
-    """What a round changes, as it was when clients could last measure the model."""
+    """What a round replaces in the state, as it was when clients could last measure the model."""
 
     round: int
     weights: np.ndarray
@@ -170,21 +173,15 @@ class LastGoodState:
 
     @classmethod
     def of(cls, state: RunState) -> LastGoodState:
-        """Return what the next rounds may change."""
-        return cls(
-            round=state.round,
-            weights=state.weights,
-            strategy=state.strategy,
-            vectors=dict(state.vectors),
-            average=state.average,
-            longest=dict(state.standing.longest),
-        )
+        """Return what the next rounds may replace; they alter none of it in place."""
+        return cls(**{f.name: getattr(state, f.name) for f in fields(cls)})
 
     def restore(self, state: RunState) -> None:
         """Take back the rounds since then; they count, and so do their strikes."""
         state.undone += state.round - self.round
-        state.weights, state.strategy, state.average = self.weights, self.strategy, self.average
-        state.vectors, state.standing.longest = dict(self.vectors), dict(self.longest)
+        for f in fields(self):
+            if f.name != "round":
+                setattr(state, f.name, getattr(self, f.name))
         state.last_good = None
 
 

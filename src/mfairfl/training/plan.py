@@ -329,6 +329,12 @@ class Report:
     gaps: tuple[float, ...] = ()
     control_change: np.ndarray | None = None
 
+    @property
+    def vectors(self) -> dict[str, np.ndarray]:
+        """What it sends that is as long as the model, under the names of messages."""
+        vectors = {"update": self.update, "control change": self.control_change}
+        return {name: vector for name, vector in vectors.items() if vector is not None}
+
 
 Reports = Sequence[Report]
 """What the participants of a round sent, in name order."""
