@@ -25,11 +25,12 @@ def sent(G, weights=None, favourable=None):
     """What a rule sees of updates, by default of clients of one size and alike labels."""
     G = np.asarray(G, dtype=float)
     same = np.full(len(G), 1 / len(G))
+    shares = np.full(len(G), 0.4) if favourable is None else favourable
     return Updates(
         clients=list(NAMES[: len(G)]),
         gram=G @ G.T,
         weights=same if weights is None else np.asarray(weights),
-        favourable=np.full(len(G), 0.4) if favourable is None else np.asarray(favourable),
+        counts=[np.array([[1 - share, share]]) for share in shares],
     )
 
 

@@ -276,15 +276,9 @@ def test_no_rounds_serve_the_first_weights():
     [
         (report("b", [0, np.nan, 0]), "its update holds a number that is not finite"),
         (report("b", [0, -np.inf, 0]), "its update holds a number that is not finite"),
-        (report("b", [7]), r"its update has shape (1,); the model has 3 weights"),
-        (report("b", [1, 2, 3, 4]), r"its update has shape (4,); the model has 3 weights"),
         (
             report("b", [1, 2, 3], control_change=np.array([np.inf, 0, 0])),
             "its control change holds a number that is not finite",
-        ),
-        (
-            report("b", [1, 2, 3], control_change=np.zeros(3)),
-            "it sends a control change that was not asked for, or lacks one that was",
         ),
         (
             report("b", [1, 2, 3], multipliers=(float("nan"),)),

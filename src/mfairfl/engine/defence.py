@@ -71,14 +71,19 @@ class Updates:
         Their inner products.
     weights : ndarray (K,)
         The clients' shares of the rows.
-    favourable : ndarray (K,)
-        Share of favourable labels in each client's train rows.
+    counts : sequence of ndarray (C, 2)
+        Each client's train rows per (cell, label).
     """
 
     clients: Sequence[str]
     gram: Floats
     weights: Floats
-    favourable: Floats
+    counts: Sequence[Floats]
+
+    @property
+    def favourable(self) -> Floats:
+        """Share of favourable labels in each client's train rows."""
+        return np.array([rows[:, 1].sum() / rows.sum() for rows in self.counts])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +167,8 @@ def defend(rule: str, updates: Updates) -> Defended:
 
     >>> signs = np.array([1.0] * 9 + [-1.0])
     >>> gram = np.outer(signs, signs) + np.eye(10)
-    >>> names, same = list("abcdefghij"), np.full(10, 0.1)
-    >>> sent = Updates(clients=names, gram=gram, weights=same, favourable=same)
+    >>> names, counts = list("abcdefghij"), [np.array([[60.0, 40.0]])] * 10
+    >>> sent = Updates(clients=names, gram=gram, weights=np.full(10, 0.1), counts=counts)
     >>> defend("auto", sent).reasons
     {'j': "its update works against the others' (cosine -0.67, they agree by 0.67)"}
     """

@@ -161,16 +161,10 @@ def _defend(setup: Setup, this: Round, reports: Sequence[Report]) -> Defended:
     gram = np.zeros((0, 0))
     if setup.robust != "none" or setup.strategy.card.needs != "none":
         gram = gram_matrix([report.update for report in reports])
-    if setup.robust == "none" or not reports:
-        return Defended(seen=list(range(len(reports))), sent=gram)
-    counts = [this.summary.counts[report.client] for report in reports]
-    updates = Updates(
-        clients=[report.client for report in reports],
-        gram=gram,
-        weights=this.shares(reports),
-        favourable=np.array([rows[:, 1].sum() / rows.sum() for rows in counts]),
-    )
-    return defend(setup.robust, updates)
+    clients = [report.client for report in reports]
+    counts = [this.summary.counts[client] for client in clients]
+    updates = Updates(clients=clients, gram=gram, weights=this.shares(reports), counts=counts)
+    return defend(setup.robust if reports else "none", updates)
 
 
 def _measure_or_undo(

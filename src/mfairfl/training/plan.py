@@ -43,8 +43,14 @@ def _require(holds: bool, name: str, rule: str, value: object) -> None:
         raise ConfigError(f"{name} must {rule}, not {value}")
 
 
-def _is_count(value: float) -> bool:
-    return value >= 1 and value % 1 == 0
+def _require_count(name: str, value: float) -> None:
+    _require(value >= 1 and value % 1 == 0, name, "be a whole number ≥ 1", value)
+
+
+def _require_numbers(of: object, place: str, *names: str) -> None:
+    for name in names:
+        value = getattr(of, name)
+        _require(0 <= value < math.inf, f"{place}.{name}", "be a number ≥ 0", value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +72,7 @@ class Optimizer:
     eps: float = 1e-8
 
     def __post_init__(self) -> None:
-        for name in ("lr", "weight_decay"):  # a schedule may end at rate 0
-            value = getattr(self, name)
-            _require(0 <= value < math.inf, f"optimizer.{name}", "be a number ≥ 0", value)
+        _require_numbers(self, "optimizer", "lr", "weight_decay")  # a schedule may end at rate 0
         for name in ("momentum", "beta1", "beta2"):
             value = getattr(self, name)
             _require(0 <= value < 1, f"optimizer.{name}", "lie in [0, 1)", value)
@@ -163,7 +167,7 @@ class Controller:
     slot: str | None = None
 
     def __post_init__(self) -> None:
-        _require(_is_count(self.every), "controller.every", "be a whole number ≥ 1", self.every)
+        _require_count("controller.every", self.every)
         _require(0 <= self.shrink <= 1, "controller.shrink", "lie in [0, 1]", self.shrink)
 
 
@@ -237,10 +241,9 @@ class Plan:
     controller: Controller | None = None
 
     def __post_init__(self) -> None:
-        for name, count in (("epochs", self.epochs), ("batch_size", self.batch_size)):
-            _require(_is_count(count), f"plan.{name}", "be a whole number ≥ 1", count)
-        proximal = self.proximal
-        _require(0 <= proximal < math.inf, "plan.proximal", "be a number ≥ 0", proximal)
+        _require_count("plan.epochs", self.epochs)
+        _require_count("plan.batch_size", self.batch_size)
+        _require_numbers(self, "plan", "proximal")
 
     def steps(self, rows: float) -> int:
         """Return how many steps training on this many rows takes.
@@ -366,9 +369,7 @@ class Recipe:
         for name in ("local_epochs", "batch_size"):
             value = getattr(self, name)
             _require(value >= 1, f"training.{name}", "be at least 1", value)
-        for name in ("lr", "lr_final", "weight_decay", "momentum"):
-            value = getattr(self, name)
-            _require(0 <= value < math.inf, f"training.{name}", "be a number ≥ 0", value)
+        _require_numbers(self, "training", "lr", "lr_final", "weight_decay", "momentum")
         if self.optimizer == "adamw" and self.lr * self.weight_decay >= 1:
             raise ConfigError(
                 f"training.lr · training.weight_decay = {self.lr * self.weight_decay:g} must stay "
