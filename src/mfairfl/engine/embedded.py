@@ -136,18 +136,18 @@ def clients_of(
 ) -> LocalClients:
     """Join the rows of the distinct federations; return the clients of all runs."""
     federations = {id(m.federation): m.federation for m in members}
-    keys: list[tuple[int, Split, str]] = []
-    shards = []
-    for key, federation in federations.items():
-        for split in splits_of(federation):
-            for client in sorted(federation.clients, key=lambda client: client.name):
-                shard = client.shard(split)
-                keys.append((key, split, client.name))
-                shards.append((shard.inputs, shard.y, shard.cells))
-    store, ranges = RowStore.from_arrays(shards, Cells(members[0].federation.attributes).size)
+    places = [
+        (key, split, client)
+        for key, federation in federations.items()
+        for split in splits_of(federation)
+        for client in sorted(federation.clients, key=lambda client: client.name)
+    ]
+    shards = [client.shard(split) for _, split, client in places]
+    arrays = [(shard.inputs, shard.y, shard.cells) for shard in shards]
+    store, ranges = RowStore.from_arrays(arrays, Cells(members[0].federation.attributes).size)
     where: dict[int, dict[Split, dict[str, range]]] = {}
-    for (key, split, name), rows in zip(keys, ranges, strict=True):
-        where.setdefault(key, {}).setdefault(split, {})[name] = rows
+    for (key, split, client), rows in zip(places, ranges, strict=True):
+        where.setdefault(key, {}).setdefault(split, {})[client.name] = rows
     runs = [
         _run_rows(member, state, where[id(member.federation)])
         for member, state in zip(members, states, strict=True)

@@ -28,7 +28,7 @@ def checked_gram(gram: ArrayLike) -> Floats:
     negative = np.diag(np.diag(M) < 0)
     _refuse("gram", M, negative, "a squared length is not negative")
     length = np.sqrt(np.diag(M))
-    # A tenth of a percent: whatever rounds so badly is no Gram matrix.
+    # A tenth of a percent: whatever rounds so badly is not a Gram matrix.
     apart = np.abs(M - M.T) > 1e-3 * np.outer(length, length)
     _refuse("gram", M, apart, "a Gram matrix is symmetric")
     return M

@@ -147,7 +147,7 @@ def geometric_median(
         p, by default 1/K; half of their sum must be honest.
     nu : float, optional
         ν, a length, by default a thousandth of the (lower) median norm. Where all distances are
-        below ν the result is the plain mean: ByzFL's 0.1 is no defence for updates shorter than
+        below ν the result is the plain mean: ByzFL's 0.1 does not defend updates shorter than
         that.
     rounds : int
         Rounds of the iteration. In a few of them a client gets far by sending 0, where it starts.

@@ -203,7 +203,7 @@ class MFairFL(Strategy):
             moved["gain"] = adapted_gain(state["gain"], gaps, state["gaps"], self.shrink)
             moved["gaps"] = gaps
             moved["multipliers"] = law.moved(state["multipliers"], pooled, moved["gain"])
-            # The gap of other clients is no news about what averaging did.
+            # Other clients' gap says nothing about what averaging did.
             followed = state["tracked_on"] == clients
             moved["shift"] = gaps - state["tracked"] if followed else np.zeros_like(gaps)
         if self.client_parity:
