@@ -17,8 +17,6 @@ to look up a row of the matrix, and its gradient is a sum over the rows that nam
 client's numbers depend on its own rows and their order alone there as well.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import threading

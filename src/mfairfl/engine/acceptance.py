@@ -8,8 +8,6 @@ missing, was checked when they were read (`wire/run_messages.py`, `flower/record
 raises, whatever numbers it holds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

@@ -11,8 +11,6 @@ Models that may be served are written once, to a file beside the first checkpoin
 later ones name it with its SHA-256. So what a run writes grows with its rounds, not their square.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

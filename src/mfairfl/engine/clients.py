@@ -7,8 +7,6 @@ Slots are what a client keeps between rounds under a name (a personal model, a c
 local multipliers). They never leave it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

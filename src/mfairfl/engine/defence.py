@@ -29,8 +29,6 @@ one more strike suspends it for twice as long as the last time. A round in which
 nothing was refused clears its strikes. Never are half of the clients suspended.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -5,8 +5,6 @@ training jobs are carried out together, stacked across clients, seeds and strate
 computes does not depend on which others run beside it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

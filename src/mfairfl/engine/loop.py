@@ -5,8 +5,6 @@ so it does not know how messages travel: the embedded engine answers for many lo
 the Flower engine asks the silos.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce

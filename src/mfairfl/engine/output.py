@@ -5,8 +5,6 @@ of the rounds. Choosing needs pooled counts only, so it works across silos. No t
 looked at.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal

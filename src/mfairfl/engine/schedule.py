@@ -6,8 +6,6 @@ rows where the round is planned from them; all clients' rows that choose a model
 weights may be served or a run may stop early. A run that is resumed asks for the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 from itertools import islice

@@ -15,8 +15,6 @@ target, though Algorithm 2 does not say so: its adjusted update would be pulled 
 original one, and over the rounds the norms explode.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args

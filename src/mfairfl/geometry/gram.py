@@ -1,7 +1,5 @@
 """The Gram matrix of client updates, and their weighted sum: the two times a server reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -10,8 +10,6 @@ f(λ) − f(λ⋆) is at most the duality gap ∇f·λ − min ∇f·s over the 
 one of them must be rounding. Where M is singular λ⋆ may not be unique; the vector Σ λ⋆_k g_k is.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

@@ -12,8 +12,6 @@ The rules are those of ByzFL 0.0.11, and so are their results. None knows who li
 from the others counts less, and so does an honest client unlike the others.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

@@ -17,8 +17,6 @@ Deviations:
   themselves (equally if they had nothing).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ plain mapping of names to numbers, strings and arrays, so checkpoints need no co
 randomness comes in through the round. The server step is w' = w − scale · Σ c_k g_k.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace

@@ -11,8 +11,6 @@ label and its score is the base rate.
 Deviations: none.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

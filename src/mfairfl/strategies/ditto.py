@@ -18,8 +18,6 @@ both train for the same number of epochs; λ is the same for all clients (the pa
 choose among three by its validation rows).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from mfairfl.strategies.base import Card, Round, State, parameter

@@ -15,8 +15,6 @@ Deviations:
 - The local optimiser is the project's shared recipe; the paper uses SGD.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -23,8 +23,6 @@ Rates are those of the decisions or, as in the papers, cross-entropies in the pl
 (`surrogate`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Self

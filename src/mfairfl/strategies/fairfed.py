@@ -33,8 +33,6 @@ negative weights); the mean of Δ is over the clients that take part; `debias` i
 thresholded rates (`driven_by`) by default, as in `fedfb`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any, Literal

@@ -12,8 +12,6 @@ Deviations: the local optimiser is the project's shared recipe (AdamW, fresh eac
 every method; the paper uses SGD (`training.optimizer = "sgd"`). `weights = "uniform"` uses 1/K.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Weights

@@ -19,8 +19,6 @@ loss). Decisions are random where one threshold cannot meet the constraint. They
 group, as do those of every method whose model has the sensitive columns as inputs (the default).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from mfairfl.strategies.base import Card

@@ -27,8 +27,6 @@ Deviations:
   accuracy parity is out of reach where one group is (`results/group-fair.md`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any, Literal

@@ -22,8 +22,6 @@ Deviations:
 - Where ḡ has cancelled to a thousandth of its parts, the step is 0 for the same reason.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

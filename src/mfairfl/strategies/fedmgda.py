@@ -24,8 +24,6 @@ Deviations:
   (FedMGDA, without the plus), `weights = "uniform"` takes λ0 = 1/K.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

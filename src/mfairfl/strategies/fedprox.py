@@ -16,8 +16,6 @@ Deviations:
   every round the mean by size is its expectation. `weights = "uniform"` uses 1/K.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from mfairfl.strategies.base import Card, Round, State, parameter

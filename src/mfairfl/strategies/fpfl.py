@@ -27,8 +27,6 @@ Deviations (each is a hyper-parameter; `fpfl-paper` is the literal reading):
   would do.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Literal
 

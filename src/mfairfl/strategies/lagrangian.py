@@ -15,8 +15,6 @@ share, it gives both labels the same step, and the same damping, relative to the
 c d_j the rarer label would swing from round to round.)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, get_args
 

@@ -25,8 +25,6 @@ Deviations:
 - A group that a client does not have leaves its multipliers at 0 there.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 import numpy as np

@@ -28,8 +28,6 @@ Deviations (each is a hyper-parameter; `mfairfl-paper` is the literal reading):
 - `client_parity` > 0 adds the clients' own error gaps as further constraints.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 

@@ -23,8 +23,6 @@ Deviations:
   `weights = "uniform"` where all take part.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

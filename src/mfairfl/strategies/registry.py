@@ -1,7 +1,5 @@
 """The methods, by name. One file each; adding one is a file and a line here."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass, replace

@@ -19,8 +19,6 @@ Deviations:
 - A client whose reply is lost keeps its new c_k although c has not heard of Δ_k.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -16,8 +16,6 @@ Deviations:
 - Negative tilts, which ignore outliers, are refused: they would abandon the worst-off clients.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

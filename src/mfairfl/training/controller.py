@@ -3,8 +3,6 @@
 Executes `plan.Controller`; the mathematics is in its docstring.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sized
 
 import numpy as np

@@ -11,8 +11,6 @@ Python's lock, so two threads are as fast as two processes here. A result does n
 thread computes it, nor on the other items in the list.
 """
 
-from __future__ import annotations
-
 import contextvars
 import heapq
 import math

@@ -4,8 +4,6 @@ Rows are taken in blocks whose shape depends on their client alone, many clients
 and sums run in row order: what is found for one probe does not depend on the others, bit for bit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

@@ -4,12 +4,10 @@ Equal plans mean equal training. Every method's client half is a `Plan`; a strat
 something no field can say is a reason to add a field here, not a second training loop.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import ConfigDict
@@ -256,7 +254,7 @@ class Plan:
         batches = math.ceil(rows / max(1, min(self.batch_size, rows)))
         return batches * (1 if self.optimizer.name == "gradient" else self.epochs)
 
-    def by_gradient(self) -> Plan:
+    def by_gradient(self) -> Self:
         """Return the plan that takes the full-batch gradient and no step."""
         return replace(self, optimizer=replace(self.optimizer, name="gradient"))
 

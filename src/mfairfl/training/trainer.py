@@ -9,8 +9,6 @@ Per row i with cell c, label y, logit z and p = σ(z) the objective is A[c, y]·
 ∂/∂z = A[c, y]·(p − y) + B[c, y]·p(1 − p): the only formula a method can change.
 """
 
-from __future__ import annotations
-
 import operator
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
