@@ -21,7 +21,7 @@ from pathlib import PurePosixPath
 VERSION_07 = "a377473"
 PACKAGE = "src/mfairfl/"
 BESIDE = ("benchmarks", "scripts", "tests")
-TEMPLATES = (".css", ".html", ".toml")
+TEMPLATES = (".css", ".html", ".md", ".toml")
 COLUMNS = ("lines", "files", "statements", "tokens", "imports")
 BRANCHES = (
     ast.If,

@@ -1,11 +1,11 @@
 """A table as plain data, and its renderers: HTML, Markdown, plain text, CSV and LaTeX.
 
-Whatever names and values contain stays text in each of them. `fill` fills all templates of HTML.
+Whatever names and values contain stays text in each of them. `fill` fills all templates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from string import ascii_lowercase
@@ -239,9 +239,7 @@ class DisplayTable:
 
     def _plain_lines(self) -> list[list[str]]:
         """Return heads and cells, each in one line."""
-        heads = [
-            f"{head.label} ({head.detail})" if head.detail else head.label for head in self.columns
-        ]
+        heads = [head.plain for head in self.columns]
         return [heads, *([cell.plain for cell in row] for row in self.shown())]
 
     def to_markdown(self) -> str:
@@ -274,19 +272,27 @@ def readable(words: str) -> str:
 
 
 def fill(package: str, template: str, **values: Any) -> Markup:
-    """Fill a template of a package; an unknown name is an error, and all texts are escaped."""
-    filled = _environment(package).get_template(template).render(**values)
+    """Fill a template of a package; an unknown name is an error, and all texts are escaped.
+
+    In a template of Markdown (``.md``) they are escaped as Markdown, elsewhere as HTML.
+    """
+    escaped = _markdown if template.endswith(".md") else readable
+    filled = _environment(package, escaped).get_template(template).render(**values)
     return Markup(filled)  # noqa: S704 - the environment escapes
 
 
+def _markdown(text: str) -> Markup:
+    return Markup(markdown_escaped(text))  # noqa: S704 - it was escaped
+
+
 @cache
-def _environment(package: str) -> Environment:
+def _environment(package: str, escaped: Callable[[str], str]) -> Environment:
     return Environment(
         loader=PackageLoader(package),
         autoescape=True,
         undefined=StrictUndefined,
         # Markup is exempt: it is a text of ours, or was escaped before.
-        finalize=lambda value: readable(value) if type(value) is str else value,
+        finalize=lambda value: escaped(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -283,8 +283,9 @@ def drift_figures(changes: Sequence[forms.DriftRow], words: Words) -> Iterator[F
         )
 
 
-def change_figures(report: Document, words: Words) -> Iterator[Figure]:
-    """Yield, for each number, what it was with the baseline and what it is now."""
+def compared_figures(report: Document, words: Words) -> Iterator[Figure]:
+    """Yield the models in planes, then each number with the baseline and now."""
+    yield from _plane_figures(report, words)
     kinds = [("group", number) for number in _CHANGED_OF_GROUPS]
     kinds += [("client", number) for number in ("accuracy", *report.goal)]
     defined = [change for change in report.changes if change.after is not None]
@@ -306,7 +307,7 @@ def change_figures(report: Document, words: Words) -> Iterator[Figure]:
 # ------------------------------------------------------------------ models
 
 
-def plane_figures(report: Document, words: Words) -> Iterator[Figure]:
+def _plane_figures(report: Document, words: Words) -> Iterator[Figure]:
     """Yield the plane of accuracy and each of the goal's violations."""
     tolerances = {j.measure.name: j.tolerance for j in report.headline.judgements}
     for number in report.goal:
