@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mfairfl.colours import PALETTE
+from mfairfl.display.numbers import COUNT, Unit
 from mfairfl.fairness.results import Measured
 from mfairfl.report.charts.curves import line_chart, strip_chart
 from mfairfl.report.charts.drawing import (
@@ -19,13 +20,15 @@ from mfairfl.report.charts.drawing import (
     Scale,
     chart_style,
     fitted,
+    picture,
     shortened,
     text_width,
     ticks,
 )
-from mfairfl.report.charts.points import PlanePoint, interval_chart, plane_chart
+from mfairfl.report.charts.points import interval_chart, plane_chart
+from mfairfl.report.document import ComparedModel
 
-WORDS = {"name": "one", "title": "A title", "description": "What it shows."}
+TENTHS = Unit(1.0, 1)
 BAD = "<script>alert(1)</script> & \"'"
 
 
@@ -41,30 +44,32 @@ def row(label, value, **more):
     return label, Measured(name="n", value=value, **more)
 
 
-def point(label, across, up, *, interval=None, comparable=True):
-    return PlanePoint(
-        label=label,
-        across=Measured(name="x", value=across),
-        up=Measured(name="y", value=up, interval=interval),
-        comparable=comparable,
-    )
+def chart_of(drawing):
+    return picture("one", "A title", "What it shows.", drawing)
+
+
+def point(label, across, up, *, interval=None, floor=None, comparable=True):
+    numbers = {
+        "x": Measured(name="x", value=across, noise_floor=floor),
+        "accuracy": Measured(name="accuracy", value=up, interval=interval),
+    }
+    return ComparedModel(name=label, kind="run", same_rows=comparable, numbers=numbers)
 
 
 def intervals(rows, **more):
-    return interval_chart(rows, **WORDS, form="{:.1f}".format, tick_form="{:g}".format, **more)
+    return chart_of(interval_chart(rows, TENTHS, **more))
 
 
-def curves(places, series, **more):
-    return line_chart(places, series, **WORDS, form="{:g}".format, across="round", **more)
+def curves(places, series, unit=TENTHS, **more):
+    return chart_of(line_chart(places, series, unit, "round", **more))
 
 
 def plane(points, **more):
-    written = {"across_form": "{:g}".format, "up_form": "{:g}".format}
-    return plane_chart(points, **WORDS, **written, across="violation", up="accuracy", **more)
+    return chart_of(plane_chart(points, "x", "violation", **more))
 
 
-def strips(places, values, **more):
-    return strip_chart(places, values, **WORDS, form="{:g}".format, across="round", **more)
+def strips(places, values):
+    return chart_of(strip_chart(places, values, Unit(1.0, 2, typed=True), "round"))
 
 
 EVERY = {
@@ -171,7 +176,7 @@ def test_the_served_round_is_marked():
 
 def test_whole_numbers_only():
     """Rounds are whole; the vertical axis where it is asked for."""
-    chart = curves([0, 1], {"a": [0.0, 1.0]}, zero=True, whole=True)
+    chart = curves([0, 1], {"a": [0.0, 1.0]}, COUNT, zero=True)
     assert {"0", "1"} <= set(texts(chart))
     assert "0.5" not in texts(chart)
 
@@ -179,10 +184,10 @@ def test_whole_numbers_only():
 def test_points_of_the_plane():
     """Across from 0 to 0.11 (10 % and 5 % more); better is up and to the left."""
     points = [
-        point("ours", 0.0, 0.8, interval=(0.78, 0.82)),
+        point("ours", 0.0, 0.8, interval=(0.78, 0.82), floor=0.05),
         point("theirs", 0.1, 0.9, comparable=False),
     ]
-    chart = plane(points, floor=0.05, guides=[Guide(value=0.02, label="tolerance", kind="limit")])
+    chart = plane(points, guides=[Guide(value=0.02, label="tolerance", kind="limit")])
     root = parsed(chart)
     (ours,) = root.iter("circle")
     other = next(n for n in root.iter("path") if n.get("class") == "open s2")
@@ -214,17 +219,17 @@ def test_strips_are_as_dark_as_their_values():
     assert cells == {f"h{i}": 1 for i in range(1, 8)}
     below = next(n for n in parsed(chart).iter("path") if n.get("class") == "below")
     assert below.get("d").count("M") == 3
-    assert {"-0.35", "0", "0.35", "white: took no part"} <= set(texts(chart))
+    assert {"-0.35", "0.00", "0.35", "white: took no part"} <= set(texts(chart))
 
 
 def test_equal_strips_have_one_shade():
     chart = strips([1, 2], {"a": [0.2, 0.2], "b": [0.2, 0.2]})
-    assert "0.2 throughout" in texts(chart)
+    assert "0.20 throughout" in texts(chart)
 
 
 def test_strips_that_differ_by_rounding_are_equal():
     chart = strips([1, 2], {"a": [0.1 + 0.2, 0.3], "b": [0.3, 0.3]})
-    assert "0.3 throughout" in texts(chart)
+    assert "0.30 throughout" in texts(chart)
     assert (
         len({n.get("class") for n in parsed(chart).iter("path")} & {f"h{i}" for i in range(1, 8)})
         == 1

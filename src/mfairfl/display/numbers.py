@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mfairfl.fairness.notions import available_notions
@@ -44,12 +44,15 @@ class Unit:
         Behind the number, such as ``%``.
     typed
         Whether only signs that every keyboard has are used.
+    signed
+        Whether the sign is written before positive numbers, too.
     """
 
     factor: float
     digits: int
     mark: str = ""
     typed: bool = False
+    signed: bool = False
 
     def bare(self, value: float) -> str:
         """Return the number alone; a number that is written as zero has no sign.
@@ -59,9 +62,23 @@ class Unit:
         >>> SHARE.bare(0.8581), POINTS.bare(-0.0114), PLAIN.bare(-0.0001)
         ('85.8', '−1.14', '0.000')
         """
-        digits = f"{value * self.factor:,.{self.digits}f}"
-        negative = digits.startswith("-") and _is_not_zero(digits)
-        return ("-" if self.typed else _MINUS) * negative + digits.lstrip("-")
+        written = f"{value * self.factor:,.{self.digits}f}"
+        digits = written.removeprefix("-")
+        if not any(digit in digits for digit in "123456789"):
+            return digits
+        if written != digits:
+            return ("-" if self.typed else _MINUS) + digits
+        return "+" * self.signed + digits
+
+    def brief(self, value: float) -> str:
+        """Return the number for a chart, where only a share needs its unit.
+
+        Examples
+        --------
+        >>> SHARE.brief(0.8581), POINTS.brief(0.0114)
+        ('85.8 %', '1.14')
+        """
+        return self.bare(value) + self.mark * (self == SHARE)
 
     def one(self, value: float | None) -> str:
         """Return the number with its unit; a dash for None and nan.
@@ -79,26 +96,16 @@ class Unit:
         """Return the number with its unit; nothing for None."""
         return "" if value is None else self.one(value)
 
-    def change(self, value: float | None) -> str:
-        """Return how much a number changed, with its sign; shares change by points.
+    @property
+    def change(self) -> Unit:
+        """How a change of such a number is written: with its sign, that of a share in points.
 
         Examples
         --------
-        >>> SHARE.change(-0.012), SHARE.change(0.012), PLAIN.change(0.0)
+        >>> SHARE.change.one(-0.012), SHARE.change.one(0.012), PLAIN.change.one(0.0)
         ('−1.20 points', '+1.20 points', '0.000')
         """
-        text = (POINTS if self == SHARE else self).one(value)
-        return "+" * (value is not None and value > 0 and _is_not_zero(text)) + text
-
-    def change_span(self, ends: Bounds) -> str:
-        """Return the interval of a change without its unit.
-
-        Examples
-        --------
-        >>> SHARE.change_span((-0.012, 0.001))
-        '−1.20 to +0.10'
-        """
-        return " to ".join(self.change(end).removesuffix(POINTS.mark) for end in ends or ())
+        return replace(POINTS if self == SHARE else self, signed=True)
 
     def span(self, ends: Bounds) -> str:
         """Return an interval without its unit; nothing for None.
@@ -107,11 +114,13 @@ class Unit:
         --------
         >>> SHARE.span((0.8511, 0.8649)), POINTS.span((-0.01, 0.02)), PLAIN.span(None)
         ('85.1–86.5', '−1.00 to 2.00', '')
+        >>> POINTS.change.span((0.01, 0.02))
+        '+1.00 to +2.00'
         """
         if ends is None:
             return ""
-        joint = " to " if ends[0] < 0 or self.typed else "–"
-        return joint.join(self.bare(end) for end in ends)
+        joint = " to " if ends[0] < 0 or self.typed or self.signed else "–"
+        return joint.join(map(self.bare, ends))
 
     def tick(self, value: float) -> str:
         """Return a number for an axis: no digit that it does not need.
@@ -122,11 +131,7 @@ class Unit:
         ('85 %', '0.5', '0.2')
         """
         digits = f"{value * self.factor:,.10f}".rstrip("0").rstrip(".")
-        return digits.replace("-", _MINUS) + (self.mark if self == SHARE else "")
-
-
-def _is_not_zero(text: str) -> bool:
-    return any(digit in text for digit in "123456789")
+        return digits.replace("-", _MINUS) + self.mark * (self == SHARE)
 
 
 SHARE = Unit(100.0, 1, " %")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,8 @@ from mfairfl.fairness.results import Measured, Number, Section, Slice
 from mfairfl.files import write_atomically
 from mfairfl.report import document as forms
 from mfairfl.report.charts.curves import Curves, line_chart, strip_chart
-from mfairfl.report.charts.drawing import Form, Guide, svg_file
-from mfairfl.report.charts.points import PlanePoint, interval_chart, plane_chart
+from mfairfl.report.charts.drawing import Guide, picture, svg_file
+from mfairfl.report.charts.points import interval_chart, plane_chart
 from mfairfl.report.document import Document, TrainingHistory
 from mfairfl.report.reported_run import read_runs
 from mfairfl.report.tables import curve_unit, whom
@@ -23,6 +22,7 @@ from mfairfl.report.training_history import training_history
 from mfairfl.report.wording import Words, define
 
 FOUR_FIFTHS = 0.8
+_RATIO = Unit(1.0, 2)
 
 _RATES = (
     "selection_rate",
@@ -73,10 +73,8 @@ def _interval_figure(
     title: str,
     detail: str = "",
     meaning: str = "",
-    form: Form | None = None,
     guides: Sequence[Guide] = (),
     zero: bool = False,
-    bounds: tuple[float, float] | None = None,
     before: Sequence[Number] = (),
     baseline: str = "",
     most: int = _MOST_ROWS,
@@ -89,42 +87,33 @@ def _interval_figure(
         Labels and numbers.
     unit
         How the numbers are written.
+    name
+        Of the chart in the page.
     title, detail
         What the figure shows; the detail is for screen readers alone.
     meaning
         What the numbers mean.
-    form
-        Writes a number, if not as its unit does.
     most
         How many rows are shown.
-    name, guides, zero, bounds, before, baseline
+    guides, zero, before, baseline
         As in `interval_chart`.
     """
     shown = _extremes(rows, most)
     fewer = f"The {len(shown)} most extreme of {len(rows)} are shown." * (len(shown) < len(rows))
-    in_points = "In percentage points." * (unit is POINTS)
+    in_points = "In percentage points." * (unit.mark == POINTS.mark)
     lines = [f"Line: {guide.label}." for guide in guides]
     earlier = [f", {unit.one(value)} with {baseline}, now" for value in before]
     spoken = [
         (label + more, number)
         for (label, number), more in zip(rows, earlier or [""] * len(rows), strict=True)
     ]
-    usual_form, highest = (unit.one, 1.0) if unit is SHARE else (unit.bare, math.inf)
-    chart = interval_chart(
-        shown,
-        name=name,
-        title=title + detail,
-        description=" ".join(filter(None, [_spoken(spoken, unit), *lines, fewer])),
-        form=form or usual_form,
-        tick_form=unit.tick,
-        guides=guides,
-        zero=zero,
-        bounds=bounds or (0.0, highest),
-        before=before,
-        baseline=baseline,
+    description = " ".join(filter(None, [_spoken(spoken, unit), *lines, fewer]))
+    chart = interval_chart(shown, unit, guides=guides, zero=zero, before=before, baseline=baseline)
+    return Figure(
+        title=title,
+        meaning=" ".join(filter(None, [meaning, in_points, fewer])),
+        chart=picture(name, title + detail, description, chart),
     )
-    texts = filter(None, [meaning, in_points, fewer])
-    return Figure(title=title, meaning=" ".join(texts), chart=chart)
 
 
 def _extremes(rows: Rows, most: int) -> Rows:
@@ -249,12 +238,11 @@ def ratio_figures(table: forms.BiasTable, words: Words, name: str) -> Iterator[F
     if any(ratio.value is not None for _, ratio in ratios):
         yield _interval_figure(
             ratios,
-            PLAIN,
+            _RATIO,
             name=name,
             title="Impact ratio",
             detail=f", {table.title}",
             meaning=words.meaning("impact_ratio"),
-            form="{:.2f}".format,
             guides=[Guide(value=FOUR_FIFTHS, label="four fifths (29 CFR 1607.4(D))")],
             zero=True,
         )
@@ -273,12 +261,10 @@ def drift_figures(changes: Sequence[forms.DriftRow], words: Words) -> Iterator[F
     if rows:
         yield _interval_figure(
             rows,
-            POINTS,
+            POINTS.change,
             name="drift",
             title="Changes that chance hardly explains",
-            form=lambda value: SHARE.change(value).removesuffix(POINTS.mark),
             guides=[Guide(value=0.0, label="no change")],
-            bounds=(-math.inf, math.inf),
             most=_MOST_CHANGES,
         )
 
@@ -312,37 +298,26 @@ def _plane_figures(report: Document, words: Words) -> Iterator[Figure]:
     tolerances = {j.measure.name: j.tolerance for j in report.headline.judgements}
     for number in report.goal:
         unit, label = unit_of(number), words.label(number)
-        points = [
-            PlanePoint(
-                label=model.name,
-                across=model.numbers[number],
-                up=model.numbers["accuracy"],
-                comparable=model.same_rows,
-            )
+        models = [
+            model
             for model in report.compared
             if _is_defined(model, number) and _is_defined(model, "accuracy")
         ]
-        if len(points) < 2:
+        if len(models) < 2:
             continue
         spoken = [
-            f"{point.label}: accuracy {SHARE.one(point.up.value)}, violation "
-            f"{unit.one(point.across.value)}"
-            for point in points[:_MOST_SPOKEN]
+            f"{model.name}: accuracy {SHARE.one(model.numbers['accuracy'].value)}, violation "
+            f"{unit.one(model.numbers[number].value)}"
+            for model in models[:_MOST_SPOKEN]
         ]
-        chart = plane_chart(
-            points,
-            name=f"plane-{number}",
-            title=f"Accuracy and {label} of {len(points)} models",
-            description=f"{'; '.join(spoken)}.",
-            across=f"{label}{', points' * (unit is POINTS)}",
-            up="accuracy",
-            across_form=unit.tick,
-            up_form=SHARE.tick,
-            floor=points[0].across.noise_floor,
-            guides=_tolerance(tolerances.get(number), unit),
+        title = f"Accuracy and {label} of {len(models)} models"
+        guides = _tolerance(tolerances.get(number), unit)
+        chart = plane_chart(models, number, label, guides=guides)
+        yield Figure(
+            title="Accuracy and violation",
+            meaning="Better is up and to the left. Whiskers are intervals.",
+            chart=picture(f"plane-{number}", title, f"{'; '.join(spoken)}.", chart),
         )
-        meaning = "Better is up and to the left. Whiskers are intervals."
-        yield Figure(title="Accuracy and violation", meaning=meaning, chart=chart)
 
 
 def _is_defined(model: forms.ComparedModel, number: str) -> bool:
@@ -376,20 +351,13 @@ def _curves_figure(
     if len(shown) < len(curves):
         meaning += f" The {len(shown)} strongest of {len(curves)} are shown; the table has all."
     chart = line_chart(
-        places,
-        shown,
-        name=name,
-        title=f"{title} over {len(places)} {across}s",
-        description=_spoken_curves(places, shown, unit),
-        form=unit.tick,
-        across=across,
-        marks=marks,
-        guides=guides,
-        zero=zero,
-        joined=joined,
-        whole=unit is COUNT,
+        places, shown, unit, across, marks=marks, guides=guides, zero=zero, joined=joined
     )
-    return Figure(title=title, meaning=meaning, chart=chart)
+    spoken_title = f"{title} over {len(places)} {across}s"
+    description = _spoken_curves(places, shown, unit)
+    return Figure(
+        title=title, meaning=meaning, chart=picture(name, spoken_title, description, chart)
+    )
 
 
 def _has_values(curves: Curves) -> bool:
@@ -500,17 +468,20 @@ def _coefficients_figure(history: TrainingHistory) -> Figure:
     chart = strip_chart(
         [history.rounds[i] for i in places],
         {name: [values[i] for i in places] for name, values in shown.items()},
-        name="course-coefficients",
-        title=f"Coefficients of {len(shown)} clients over {len(history.rounds)} rounds",
-        description=_spoken_curves(history.rounds, spoken, PLAIN),
-        form=PLAIN.bare,
-        across="round",
+        PLAIN,
+        "round",
         marks=_served(history),
     )
+    title = f"Coefficients of {len(shown)} clients over {len(history.rounds)} rounds"
+    description = _spoken_curves(history.rounds, spoken, PLAIN)
     meaning = "How much each client's update counted in each round; darker is more."
     if len(shown) < len(coefficients):
         meaning += f" The first {len(shown)} of {len(coefficients)} clients are shown."
-    return Figure(title="Weight of each client", meaning=meaning, chart=chart)
+    return Figure(
+        title="Weight of each client",
+        meaning=meaning,
+        chart=picture("course-coefficients", title, description, chart),
+    )
 
 
 def _served(history: TrainingHistory) -> list[Guide]:

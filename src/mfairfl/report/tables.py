@@ -419,7 +419,7 @@ def drift_tables(
 def change_cells(change: forms.Change | DriftRow) -> list[Entry]:
     """Return what a number was, what it is, and the change with its interval."""
     unit = unit_of(change.number)
-    difference = Cell(unit.change(change.change), unit.change_span(change.interval))
+    difference = Cell(unit.change.one(change.change), unit.change.span(change.interval))
     return [unit.one(change.before), unit.one(change.after), difference]
 
 

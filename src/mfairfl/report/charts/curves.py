@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from markupsafe import Markup
 
 from mfairfl.colours import DASHES
+from mfairfl.display.numbers import COUNT, Unit
 from mfairfl.report.charts import drawing as draw
-from mfairfl.report.charts.drawing import LINE, WIDTH, Form, Guide, Scale
+from mfairfl.report.charts.drawing import LINE, WIDTH, Drawing, Guide, Scale
 
 Curves = Mapping[str, Sequence[float | None]]
 """By name: a value for each place of the axis, None where there is none."""
@@ -26,18 +27,14 @@ _LABELS = 130  # widest name of a strip
 def line_chart(
     places: Sequence[float],
     curves: Curves,
-    *,
-    name: str,
-    title: str,
-    description: str,
-    form: Form,
+    unit: Unit,
     across: str,
+    *,
     marks: Sequence[Guide] = (),
     guides: Sequence[Guide] = (),
     zero: bool = False,
     joined: bool = False,
-    whole: bool = False,
-) -> Markup:
+) -> Drawing:
     """Return curves over one axis; each has a colour, a dash and a marker of its own.
 
     Parameters
@@ -46,12 +43,8 @@ def line_chart(
         Along the horizontal axis, ascending.
     curves
         A value for each place.
-    name
-        Unlike that of any other chart of the page.
-    title, description
-        What it shows, in words.
-    form
-        Writes a value of the vertical axis.
+    unit
+        How the values are written; counts stand at whole numbers only.
     across
         What the horizontal axis is.
     marks
@@ -62,15 +55,13 @@ def line_chart(
         Whether the vertical axis begins at zero.
     joined
         Whether curves are drawn across places without a value; else they are broken there.
-    whole
-        Whether only whole numbers stand at the vertical axis.
 
     Examples
     --------
-    >>> chart = line_chart([0, 1, 2], {"test": [0.7, 0.8, 0.9]}, name="a", title="Accuracy",
-    ...                    description="…", form="{:.1f}".format, across="round")
-    >>> "round" in chart
-    True
+    >>> from mfairfl.display.numbers import SHARE
+    >>> chart = line_chart([0, 1, 2], {"test": [0.7, 0.8, 0.9]}, SHARE, "round")
+    >>> chart.height
+    178
     """
     top = 6 + LINE * len(marks)
     values = [value for curve in curves.values() for value in curve]
@@ -78,9 +69,9 @@ def line_chart(
     up = draw.fitted(values, top + _PLOT, top, zero=zero)
     first, last = places[0], places[-1]
     end = last if last > first else first + 1.0
-    x = Scale(first, end, draw.side_room(up, form), WIDTH - 12)
+    x = Scale(first, end, draw.side_room(up, unit.tick), WIDTH - 12)
     parts = [
-        *draw.side_axis(up, x, form, whole=whole),
+        *draw.side_axis(up, x, unit.tick, whole=unit is COUNT),
         *draw.named_axis(x, up.start, across, whole=all(p == int(p) for p in places)),
         *draw.upright(marks, x, up.start),
     ]
@@ -96,7 +87,7 @@ def line_chart(
             parts += _stroke(f"M{draw.point(0, base)}L{draw.point(30, base)}", [(15, base)], i)
             parts.append(draw.text(38, base + 4, label, room=WIDTH - 38))
     height = legend - LINE if len(curves) == 1 else legend + LINE * len(curves) - 6
-    return draw.picture(name, height, title, description, parts)
+    return Drawing(height, parts)
 
 
 def _curve(
@@ -138,14 +129,11 @@ def _stroke(shape: str, marked: Sequence[tuple[float, float]], index: int) -> It
 def strip_chart(
     places: Sequence[int],
     strips: Curves,
-    *,
-    name: str,
-    title: str,
-    description: str,
-    form: Form,
+    unit: Unit,
     across: str,
+    *,
     marks: Sequence[Guide] = (),
-) -> Markup:
+) -> Drawing:
     """Return a strip of cells for each name: the darker, the larger its value.
 
     Seven shades that differ in lightness stand for seven equal steps, written out below.
@@ -156,12 +144,8 @@ def strip_chart(
         The columns, ascending.
     strips
         A value for each column; None stays white.
-    name
-        Unlike that of any other chart of the page.
-    title, description
-        What it shows, in words.
-    form
-        Writes a value.
+    unit
+        How the values are written.
     across
         What the columns are.
     marks
@@ -169,15 +153,15 @@ def strip_chart(
 
     Examples
     --------
-    >>> chart = strip_chart([1, 2], {"a": [0.5, 0.2], "b": [0.5, 0.8]}, name="a", title="Weights",
-    ...                     description="…", form="{:.1f}".format, across="round")
-    >>> "0.8" in chart
+    >>> from mfairfl.display.numbers import PLAIN
+    >>> chart = strip_chart([1, 2], {"a": [0.5, 0.2], "b": [0.5, 0.8]}, PLAIN, "round")
+    >>> ">0.800</text>" in chart.parts[-1]
     True
     """
     values = [value for strip in strips.values() for value in strip]
     defined = [value for value in values if value is not None]
     low, high = min(defined), max(defined)
-    if form(low) == form(high):  # a difference that no label shows is rounding
+    if unit.bare(low) == unit.bare(high):  # a difference that no label shows is rounding
         high = low
     top = LINE * len(marks) + 4
     bottom = top + _PITCH * len(strips)
@@ -192,14 +176,14 @@ def strip_chart(
         *_cells(places, strips, columns, top, (low, high)),
         *draw.named_axis(columns, bottom, across, whole=True),
         *draw.upright(marks, columns, bottom),
-        *_legend(legend, low, high, form),
+        *_legend(legend, low, high, unit),
     ]
     notes = ["below zero: a white line through the cell"] * (low < 0)
     notes += ["white: took no part"] * (len(defined) < len(values))
     for i, note in enumerate(notes):
         parts.append(draw.text(0, legend + LINE * (i + 3), note, kind="dim"))
     height = legend + LINE * (2 + len(notes)) + 6
-    return draw.picture(name, height, title, description, parts)
+    return Drawing(height, parts)
 
 
 def shade(value: float, low: float, high: float) -> int:
@@ -243,14 +227,14 @@ def _cells(
         yield draw.path(_box(columns.start, top + _PITCH * i, columns.end - columns.start), "axis")
 
 
-def _legend(y: float, low: float, high: float, form: Form) -> Iterator[Markup]:
+def _legend(y: float, low: float, high: float, unit: Unit) -> Iterator[Markup]:
     if low == high:
         yield draw.path(_box(0, y, 24), f"h{shade(low, low, high)}")
-        yield draw.text(30, y + 10, f"{form(low)} throughout")
+        yield draw.text(30, y + 10, f"{unit.bare(low)} throughout")
         return
     for level in range(_LEVELS):
         yield draw.path(_box(40 * level, y, 40), f"h{level + 1}")
     written: list[tuple[float, draw.Anchor]] = [(0, "start"), (0.5, "middle"), (1, "end")]
     for share, anchor in written:
         value = low + (high - low) * share
-        yield draw.text(40 * _LEVELS * share, y + _CELL + 13, form(value), anchor=anchor)
+        yield draw.text(40 * _LEVELS * share, y + _CELL + 13, unit.bare(value), anchor=anchor)

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from markupsafe import Markup
 
@@ -174,10 +174,15 @@ def upright(
         )
 
 
-def picture(
-    name: str, height: float, title: str, description: str, parts: Iterable[Markup]
-) -> Markup:
-    """Return the chart around its parts, with a title and a description for screen readers.
+class Drawing(NamedTuple):
+    """What a chart shows, as wide as all are."""
+
+    height: float
+    parts: Iterable[Markup]
+
+
+def picture(name: str, title: str, description: str, drawing: Drawing) -> Markup:
+    """Return a chart with a title and a description for screen readers.
 
     Parameters
     ----------
@@ -191,11 +196,11 @@ def picture(
         "{inside}</svg>"
     ).format(
         width=WIDTH,
-        height=coordinate(height),
+        height=coordinate(drawing.height),
         name=name,
         title=readable(title),
         description=readable(description),
-        inside=Markup("").join(parts),
+        inside=Markup("").join(drawing.parts),
     )
 
 
@@ -204,7 +209,7 @@ def svg_file(charts: Sequence[Markup]) -> str:
 
     Examples
     --------
-    >>> chart = picture("a", 100, "Accuracy", "…", [text(5, 10, "0.9")])
+    >>> chart = picture("a", "Accuracy", "…", Drawing(100, [text(5, 10, "0.9")]))
     >>> svg_file([chart, chart]).splitlines()[1][:60]
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="-10 -10 360'
     """

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from mfairfl.display.numbers import POINTS, SHARE, Unit, unit_of
 from mfairfl.fairness.results import Measured, Number
 from mfairfl.report.charts import drawing as draw
-from mfairfl.report.charts.drawing import LINE, WIDTH, Form, Guide, Scale
+from mfairfl.report.charts.drawing import LINE, WIDTH, Drawing, Guide, Scale
+from mfairfl.report.document import ComparedModel
 
 _BESIDE = 126  # wider labels stand above their row
 _GAP = 10
@@ -30,18 +31,13 @@ Place = tuple[float, float, draw.Anchor]
 
 def interval_chart(
     rows: Sequence[tuple[str, Measured]],
+    unit: Unit,
     *,
-    name: str,
-    title: str,
-    description: str,
-    form: Form,
-    tick_form: Form,
     guides: Sequence[Guide] = (),
     zero: bool = False,
-    bounds: tuple[float, float] = (0.0, math.inf),
     before: Sequence[Number] = (),
     baseline: str = "",
-) -> Markup:
+) -> Drawing:
     """Return a chart with one row for each number: marker and value.
 
     An interval is a whisker, a noise floor a grey band from zero, bounds over unknown rows are a
@@ -51,27 +47,20 @@ def interval_chart(
     ----------
     rows
         Labels and numbers, from top to bottom.
-    name
-        Unlike that of any other chart of the page.
-    title, description
-        What it shows, in words.
-    form, tick_form
-        Write a value of a row and of the axis.
+    unit
+        How the numbers are written; only changes can be negative, and no share exceeds 1.
     guides
         Vertical lines, each labelled at the top.
     zero
         Whether the axis begins at zero.
-    bounds
-        What no value can exceed.
     before, baseline
         What the number of each row was, as an open diamond, and with which model.
 
     Examples
     --------
     >>> rate = Measured(name="selection_rate", value=0.16, interval=(0.15, 0.17))
-    >>> chart = interval_chart([("Female", rate)], name="a", title="Rate", description="…",
-    ...                        form="{:.2f}".format, tick_form="{:g}".format)
-    >>> chart.count("<circle")
+    >>> chart = interval_chart([("Female", rate)], SHARE)
+    >>> sum(part.startswith("<circle") for part in chart.parts)
     1
     """
     numbers = [number for _, number in rows]
@@ -82,26 +71,27 @@ def interval_chart(
     wide = sum(draw.text_width(label) > _BESIDE for label in labels)
     above = len(rows) <= _FEW and 4 * wide > len(rows)
     start = _GAP + (0 if above else min(draw.widest(labels), _BESIDE))
-    written = [form(number.value) for number in numbers if number.value is not None]
+    written = [unit.brief(number.value) for number in numbers if number.value is not None]
     room = max(_BOLD * draw.widest(written) + _GAP, 24)
+    bounds = (-math.inf if unit.signed else 0.0, 1.0 if unit is SHARE else math.inf)
     scale = draw.fitted(values, start, WIDTH - room, zero=zero, bounds=bounds)
     top = (LINE * len(guides) + 4) if guides else 2
     pitch = _PITCH + (LINE - 2) * above
     bottom = top + pitch * len(rows)
     middles = [top + pitch * (i + 1) - _PITCH / 2 for i in range(len(rows))]
-    parts = [*draw.bottom_axis(scale, bottom, tick_form, most=4, top=top)]
+    parts = [*draw.bottom_axis(scale, bottom, unit.tick, most=4, top=top)]
     for number, y in zip(numbers, middles, strict=True):
         parts += _noise(number, scale, y)
     parts += draw.upright(guides, scale, bottom)
     earlier = before or [None] * len(rows)
     for label, number, old, y in zip(labels, numbers, earlier, middles, strict=True):
         parts.append(_label(label, y, above=above))
-        parts += _number(number, old, scale, y, form)
+        parts += _number(number, old, scale, y, unit)
     end = bottom + LINE + 6
     for mark, words in _legend(numbers, before, baseline):
         end += LINE
         parts += [mark(end - 6), draw.text(20, end - 2, words, kind="dim")]
-    return draw.picture(name, end, title, description, parts)
+    return Drawing(end, parts)
 
 
 def _ends(numbers: Sequence[Measured]) -> list[Number]:
@@ -135,7 +125,7 @@ def _bracket(low: float, high: float, y: float) -> Markup:
 
 
 def _number(
-    number: Measured, before: Number, scale: Scale, y: float, form: Form
+    number: Measured, before: Number, scale: Scale, y: float, unit: Unit
 ) -> Iterator[Markup]:
     if number.bounds is not None:
         yield _bracket(scale.at(number.bounds[0]), scale.at(number.bounds[1]), y)
@@ -150,7 +140,7 @@ def _number(
         yield draw.text(scale.start + 2, y + 4, "undefined", kind="dim")
     else:
         yield draw.marker("circle", scale.at(number.value), y, "full s1", radius=4.5)
-        yield draw.text(WIDTH, y + 4, form(number.value), anchor="end", kind="strong")
+        yield draw.text(WIDTH, y + 4, unit.brief(number.value), anchor="end", kind="strong")
 
 
 def _legend(
@@ -169,129 +159,93 @@ def _legend(
     return signs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanePoint:
-    """One model: how unfair it is (across) and how accurate (up).
-
-    Parameters
-    ----------
-    label
-        Its name.
-    across, up
-        Its place, both defined; their intervals are its whiskers.
-    comparable
-        Whether it was measured on the same rows; if not, its marker is open.
-    """
-
-    label: str
-    across: Measured
-    up: Measured
-    comparable: bool = True
-
-
 def plane_chart(
-    points: Sequence[PlanePoint],
-    *,
-    name: str,
-    title: str,
-    description: str,
-    across: str,
-    up: str,
-    across_form: Form,
-    up_form: Form,
-    floor: float | None = None,
-    guides: Sequence[Guide] = (),
-) -> Markup:
-    """Return the plane; better is up and to the left.
+    models: Sequence[ComparedModel], number: str, label: str, *, guides: Sequence[Guide] = ()
+) -> Drawing:
+    """Return the plane of a violation (across) and accuracy (up); better is up and to the left.
 
-    Names stand beside their points where there is room for all of them; otherwise points are
-    numbered and the names stand below.
+    Intervals are whiskers, and a noise floor is a grey band. Names stand beside their points where
+    there is room for all of them; otherwise points are numbered and the names stand below.
 
     Parameters
     ----------
-    points
-        The first is the model that is to be judged.
-    name
-        Unlike that of any other chart of the page.
-    title, description
-        What it shows, in words.
-    across, up
-        What the axes are.
-    across_form, up_form
-        Write a value of each axis.
-    floor
-        Up to there chance alone explains the horizontal value: a grey band.
+    models
+        With both numbers defined; the first is the one that is to be judged. Those measured on
+        other rows have open markers.
+    number, label
+        The violation, and what it is called.
     guides
         Vertical lines, such as a tolerance.
 
     Examples
     --------
-    >>> violation = Measured(name="demographic_parity_violation", value=0.01)
-    >>> accuracy = Measured(name="accuracy", value=0.85)
-    >>> shown = PlanePoint(label="mfairfl", across=violation, up=accuracy)
-    >>> chart = plane_chart([shown], name="a", title="Plane", description="…", across="violation",
-    ...                     up="accuracy", across_form="{:.2f}".format, up_form="{:.2f}".format)
-    >>> ">mfairfl</text>" in chart
+    >>> values = {"demographic_parity_violation": 0.01, "accuracy": 0.85}
+    >>> numbers = {name: Measured(name=name, value=value) for name, value in values.items()}
+    >>> model = ComparedModel(name="mfairfl", kind="this", same_rows=True, numbers=numbers)
+    >>> chart = plane_chart([model], "demographic_parity_violation", "violation")
+    >>> any(">mfairfl</text>" in part for part in chart.parts)
     True
     """
+    unit = unit_of(number)
+    label += ", points" * (unit is POINTS)
+    across = [model.numbers[number] for model in models]
+    accuracies = [model.numbers["accuracy"] for model in models]
+    floor = across[0].noise_floor if across else None
     top = LINE * (1 + len(guides)) + 4
-    y = draw.fitted(_ends([one.up for one in points]), top + _PLOT, top, bounds=(0.0, 1.0))
-    values = [*_ends([one.across for one in points]), floor, *(guide.value for guide in guides)]
-    start = draw.side_room(y, up_form, _TICKS)
+    y = draw.fitted(_ends(accuracies), top + _PLOT, top, bounds=(0.0, 1.0))
+    values = [*_ends(across), floor, *(guide.value for guide in guides)]
+    start = draw.side_room(y, SHARE.tick, _TICKS)
     x = draw.fitted(values, start, WIDTH - 8, zero=True, bounds=(0.0, math.inf))
-    places = [(x.at(one.across.value or 0.0), y.at(one.up.value or 0.0)) for one in points]
+    places = [
+        (x.at(violation.value or 0.0), y.at(accuracy.value or 0.0))
+        for violation, accuracy in zip(across, accuracies, strict=True)
+    ]
     parts = [] if floor is None else _floor(x.start, x.at(floor), y.end, y.start)
     parts += [
         draw.line(x.start, y.start, x.start, y.end, "axis"),
-        *draw.side_axis(y, x, up_form, most=_TICKS),
-        *draw.bottom_axis(x, y.start, across_form, most=_TICKS),
-        draw.text(0, LINE - 4, f"↑ {up}", kind="dim"),
-        draw.text(WIDTH, y.start + 2 * LINE, f"{across} →", anchor="end", kind="dim"),
+        *draw.side_axis(y, x, SHARE.tick, most=_TICKS),
+        *draw.bottom_axis(x, y.start, unit.tick, most=_TICKS),
+        draw.text(0, LINE - 4, "↑ accuracy", kind="dim"),
+        draw.text(WIDTH, y.start + 2 * LINE, f"{label} →", anchor="end", kind="dim"),
         *draw.upright(guides, x, y.start, below=LINE),
     ]
-    for i, (one, place) in enumerate(zip(points, places, strict=True)):
-        parts += _model(one, place, x, y, i)
+    for i, (at, base) in enumerate(places):
+        kind = f"thin s{i % 6 + 1}"
+        if ends := across[i].interval:
+            parts.append(draw.line(x.at(ends[0]), base, x.at(ends[1]), base, kind))
+        if ends := accuracies[i].interval:
+            parts.append(draw.line(at, y.at(ends[0]), at, y.at(ends[1]), kind))
+        parts.append(_model_marker(models[i], i, at, base, radius=4.5 if i else 6))
     end = y.start + 2 * LINE + 10
-    names = [draw.shortened(one.label, _LONGEST) for one in points]
-    beside = _labels(names, places, x, y) if len(points) <= _MANY else None
+    names = [draw.shortened(model.name, _LONGEST) for model in models]
+    beside = _labels(names, places, x, y) if len(models) <= _MANY else None
     if beside is None:
-        parts += _key(points, end)
-        end += LINE * len(points)
-        numbers = [str(i) for i in range(1, len(points) + 1)]
+        parts += _key(models, end)
+        end += LINE * len(models)
+        numbers = [str(i) for i in range(1, len(models) + 1)]
         beside = _labels(numbers, places, x, y, overlap=True)
     parts += beside or []
     notes = ["grey: what chance alone gives (noise floor)"] * (floor is not None)
-    notes += ["open markers: measured on other rows"] * any(not one.comparable for one in points)
+    notes += ["open markers: measured on other rows"] * any(
+        not model.same_rows for model in models
+    )
     for note in notes:
         end += LINE
         parts.append(draw.text(0, end - 4, note, kind="dim"))
-    return draw.picture(name, end + 4, title, description, parts)
+    return Drawing(end + 4, parts)
 
 
-def _model(
-    model: PlanePoint, place: tuple[float, float], x: Scale, y: Scale, index: int
-) -> Iterator[Markup]:
-    """Draw a model's marker and whiskers."""
-    at, base = place
-    kind = f"thin s{index % 6 + 1}"
-    if model.across.interval is not None:
-        low, high = map(x.at, model.across.interval)
-        yield draw.line(low, base, high, base, kind)
-    if model.up.interval is not None:
-        low, high = map(y.at, model.up.interval)
-        yield draw.line(at, low, at, high, kind)
-    yield _model_marker(model, index, at, base, radius=4.5 if index else 6)
-
-
-def _key(models: Sequence[PlanePoint], y: float) -> Iterator[Markup]:
+def _key(models: Sequence[ComparedModel], y: float) -> Iterator[Markup]:
     """Draw the names of numbered models below one another."""
     for i, model in enumerate(models):
         yield _model_marker(model, i, 8, y + LINE * (i + 1) - 8)
-        yield draw.text(20, y + LINE * (i + 1) - 4, f"{i + 1} {model.label}", room=WIDTH - 20)
+        yield draw.text(20, y + LINE * (i + 1) - 4, f"{i + 1} {model.name}", room=WIDTH - 20)
 
 
-def _model_marker(model: PlanePoint, index: int, x: float, y: float, radius: float = 4) -> Markup:
-    kind = f"{'full' if model.comparable else 'open'} s{index % 6 + 1}"
+def _model_marker(
+    model: ComparedModel, index: int, x: float, y: float, radius: float = 4
+) -> Markup:
+    kind = f"{'full' if model.same_rows else 'open'} s{index % 6 + 1}"
     return draw.marker(draw.SHAPES[index % 6], x, y, kind, radius)
 
 
