@@ -60,11 +60,11 @@ def build_audit(
     >>> judgement.outcome, judgement.measure.value
     ('not met', 0.25)
     """
-    known = [attribute.name for attribute in counts.attributes]
-    if not known:
+    attributes = [attribute.name for attribute in counts.attributes]
+    if not attributes:
         raise ConfigError("audit: no sensitive attribute; name one column or more")
     named = [name for name in (settings.sex, settings.race) if name is not None]
-    require_known("sensitive attribute", named, known)
+    require_known("sensitive attribute", named, attributes)
     table = audit_table(counts, level=settings.level)
     rows = _row_facts(counts, sources)
     drift = None

@@ -278,20 +278,20 @@ def _impact_ratio(
         return Measured(name=name, value=None, bounds=bounds, undefined="no person is known")
     if reference is None or not reference.selected:
         return Measured(name=name, value=None, bounds=bounds, undefined="the highest rate is 0")
-    own, highest = _share(row), _share(reference)
-    interval = None if row is reference else ratio_interval(own, highest, level)
-    return Measured(name=name, value=own.value / highest.value, interval=interval, bounds=bounds)
+    share, highest = _share(row), _share(reference)
+    interval = None if row is reference else ratio_interval(share, highest, level)
+    return Measured(name=name, value=share.value / highest.value, interval=interval, bounds=bounds)
 
 
 def _ratio_bounds(row: BiasRow, rows: Sequence[BiasRow]) -> Interval | None:
     """Bound a rate divided by the highest, from bounds of the rates; None if all are known."""
-    own = _ends(row)
-    if own is None or all(other.rate.bounds is None for other in rows):
+    ends = _ends(row)
+    if ends is None or all(other.rate.bounds is None for other in rows):
         return None
     others = [_ends(other) or (0.0, 0.0) for other in rows if other is not row]
     most = max((upper for _, upper in others), default=0.0)
     least = max((lower for lower, _ in others), default=0.0)
-    low, high = own
+    low, high = ends
     # The ratio grows with its own rate and falls with the highest of the others.
     lower = low / max(low, most) if low else 0.0
     upper = high / max(high, least) if high else 0.0

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from mfairfl.display import DisplayTable
-from mfairfl.display.numbers import SHARE
+from mfairfl.display.numbers import DECIMAL, SHARE
 from mfairfl.display.tables import fill
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.results import Slice
@@ -74,7 +74,7 @@ def _gaps(report: Document) -> list[str]:
 
 def _biases(report: Document) -> list[str]:
     violations = [
-        f"{section.attribute}: {label_of(number.name)} {number.value:.4f}"
+        f"{section.attribute}: {label_of(number.name)} {DECIMAL.one(number.value)}"
         for section in report.sections
         for number in section.measures
         if number.value is not None and number.name.endswith("_violation")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mfairfl.data import Task
-from mfairfl.display.numbers import SHARE
+from mfairfl.display.numbers import SHARE, Unit
 from mfairfl.fairness import rates
 from mfairfl.fairness.results import Bounds, Measured, MetricTable, Number, Slice
 from mfairfl.fairness.tally import Tally
@@ -191,6 +191,7 @@ def _interval(name: str, tables: Sequence[Any], level: float) -> Bounds:
 
 # ------------------------------------------------------------------ cost
 
+_POINTS = Unit(100.0, 1, " points")
 _UNKNOWN_COST = (
     "What fairness cost is not known: train FedAvg on the same rows (--strategy fedavg, "
     "everything else as here) and add its folder to this report."
@@ -268,7 +269,7 @@ def _losses(losers: Sequence[Change]) -> str:
     """Name the group and the client whose accuracy fell most."""
     if not losers:
         return "while no group and no client lost accuracy"
-    named = [f"{x.whom} ({points(_amount(x)).replace('percentage ', '')})" for x in losers]
+    named = [f"{x.whom} ({_POINTS.one(x.change)})" for x in losers]
     return f"hardest on {and_list(named)}"
 
 

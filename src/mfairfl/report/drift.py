@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mfairfl.data.coding import spelling
+from mfairfl.display.numbers import PLAIN
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.audit_numbers import measured_notions, needs_label
@@ -197,7 +198,7 @@ def _sentence(changes: Sequence[DriftRow]) -> str:
     largest_first = sorted(beyond, key=lambda row: -abs(row.change or 0.0))
     described = [
         f"{row.number} of {row.whom or row.attribute or 'everyone'} "
-        f"({row.before:.3f} to {row.after:.3f})"
+        f"({PLAIN.one(row.before)} to {PLAIN.one(row.after)})"
         for row in largest_first
     ]
     return (

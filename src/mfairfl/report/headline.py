@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mfairfl.display.numbers import SHARE, capital
+from mfairfl.display.numbers import DECIMAL, SHARE, capital
 from mfairfl.fairness.results import Measured, MetricTable, Section
 from mfairfl.fairness.uncertainty import Interval, verdict
 from mfairfl.report import wording
@@ -136,7 +136,7 @@ class VerdictTerms:
 
 def _amount(notion: str, value: float, digits: int = 1) -> str:
     """Write a violation: points for shares, a plain number for losses."""
-    return f"{value:.4f}" if wording.is_loss(notion) else wording.points(value, digits)
+    return DECIMAL.one(value) if wording.is_loss(notion) else wording.points(value, digits)
 
 
 def verdict_sentence(judgements: Sequence[Judgement]) -> str:

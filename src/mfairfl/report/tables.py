@@ -19,12 +19,11 @@ from mfairfl.display.numbers import (
     unit_of,
 )
 from mfairfl.display.tables import Entry
-from mfairfl.fairness.rates import KINDS
 from mfairfl.fairness.results import Measured, Section, Slice
 from mfairfl.report import document as forms
 from mfairfl.report.audit_settings import AuditFacts, AuditSource
 from mfairfl.report.document import Document, DriftRow, TrainingHistory
-from mfairfl.report.wording import Words
+from mfairfl.report.wording import Words, plain_name
 from mfairfl.text import some_of
 
 Rows = list[Sequence[Entry] | Block]
@@ -241,20 +240,18 @@ def _slices(
 def measures_table(section: Section, words: Words, goal: Sequence[str]) -> DisplayTable:
     """Return one row for each notion: violation, noise floor, difference, ratio."""
     numbers = {number.name: number for number in section.measures}
-    notions: dict[str, None] = {}
-    for name in numbers:
-        stem, _, kind = name.rpartition("_")
-        notions[stem if kind in KINDS else name] = None
     rows: Rows = []
-    for notion in notions:
-        violation = f"{notion}_violation"
-        main = numbers.get(violation) or numbers.get(notion)
-        label = capital(notion.replace("_", " ")) + " (the goal)" * (violation in goal)
+    for notion in dict.fromkeys(name.rpartition("_")[0] for name in numbers):
+        name = f"{notion}_violation"
+        violation = numbers[name]
         rows.append(
             [
-                Cell(label, meaning=words.meaning(main.name if main else notion)),
-                main,
-                unit_of(violation).if_any(main.noise_floor if main else None),
+                Cell(
+                    capital(plain_name(notion)) + " (the goal)" * (name in goal),
+                    meaning=words.meaning(name),
+                ),
+                violation,
+                unit_of(name).if_any(violation.noise_floor),
                 numbers.get(f"{notion}_difference"),
                 numbers.get(f"{notion}_ratio"),
             ]
@@ -538,8 +535,15 @@ def clients_rows_table(data: forms.DataTreatment) -> DisplayTable:
     """Return each client's rows and base rate."""
     columns = [*_texts("Client"), *map(Head, ("Rows", "Train", "Validation", "Test", "Base rate"))]
     rows: Rows = [
-        [one.name, one.rows, one.train, one.validation, one.test, SHARE.one(one.base_rate)]
-        for one in data.clients
+        [
+            client.name,
+            client.rows,
+            client.train,
+            client.validation,
+            client.test,
+            SHARE.one(client.base_rate),
+        ]
+        for client in data.clients
     ]
     return DisplayTable(caption="Rows of each client", columns=columns, rows=rows)
 

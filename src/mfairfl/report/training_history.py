@@ -71,14 +71,11 @@ def _served(served: ServedFacts, rounds: Sequence[int]) -> list[int]:
     ]
 
 
-def _number(text: str) -> Number:
-    value = number_in(text)
-    return value if math.isfinite(value) else None
-
-
 def _curves(rows: Rows) -> dict[str, list[Number]]:
     names = [f"{split}_{measure}" for split in SPLITS for measure in ("accuracy", "violation")]
-    return {name: [_number(row[name]) for row in rows] for name in names if name in rows[0]}
+    return {
+        name: [_finite(number_in(row[name])) for row in rows] for name in names if name in rows[0]
+    }
 
 
 def _multipliers(run: ReportedRun, logs: Sequence[Mapping[str, Any]]) -> dict[str, list[Number]]:
@@ -95,8 +92,9 @@ def _multipliers(run: ReportedRun, logs: Sequence[Mapping[str, Any]]) -> dict[st
 
 
 def _conflicts(logs: Sequence[Mapping[str, Any]]) -> list[Number]:
-    known = any("conflicts" in log for log in logs)
-    return [_finite(log.get("conflicts")) for log in logs] if known else []
+    if not any("conflicts" in log for log in logs):
+        return []
+    return [_finite(log.get("conflicts")) for log in logs]
 
 
 def _finite(value: Any) -> Number:
@@ -134,7 +132,7 @@ def _among(notion: str, event: str) -> str:
 def _coefficients(rows: Rows, rounds: Sequence[int]) -> dict[str, list[Number]]:
     """Return how much each client counted; None in rounds without its update."""
     coefficients = {
-        (row["client"], int(row["round"])): _number(row["coefficient"])
+        (row["client"], int(row["round"])): _finite(number_in(row["coefficient"]))
         for row in rows
         if "coefficient" in row
     }

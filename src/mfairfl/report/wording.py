@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from mfairfl.display.numbers import capital
+from mfairfl.display.numbers import Unit, capital
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.notions import Notion, notion
 from mfairfl.fairness.rates import KINDS
@@ -65,7 +65,7 @@ def points(share: float, digits: int = 1) -> str:
     >>> points(0.0114), points(-0.0114)
     ('1.1 percentage points', '−1.1 percentage points')
     """
-    return f"{_number(share, digits)} percentage points"
+    return Unit(100.0, digits, " percentage points").one(share)
 
 
 def range_of_points(ends: Bounds, level: float, digits: int = 1) -> str:
@@ -78,13 +78,7 @@ def range_of_points(ends: Bounds, level: float, digits: int = 1) -> str:
     """
     if ends is None:
         return ""
-    low, high = (_number(end, digits) for end in ends)
-    return f"{100 * level:g} % interval {low} to {high}"
-
-
-def _number(share: float, digits: int) -> str:
-    text = f"{100 * share:.{digits}f}"
-    return text.replace("-", "" if float(text) == 0 else "−")
+    return f"{100 * level:g} % interval {' to '.join(map(Unit(100.0, digits).bare, ends))}"
 
 
 def digits_apart(values: Sequence[float], limit: float) -> int:
@@ -97,7 +91,8 @@ def digits_apart(values: Sequence[float], limit: float) -> int:
     """
     different = [value for value in values if value != limit]
     for digits in _DIGITS:
-        if all(_number(value, digits) != _number(limit, digits) for value in different):
+        unit = Unit(100.0, digits)
+        if all(unit.bare(value) != unit.bare(limit) for value in different):
             return digits
     return _DIGITS[-1]
 

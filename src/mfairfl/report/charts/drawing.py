@@ -22,6 +22,15 @@ SHADES = tuple(tint(PALETTE[0], share) for share in (0.08, 0.22, 0.37, 0.52, 0.6
 """From the lightest to the darkest."""
 SHAPES = ("circle", "square", "triangle", "diamond", "cross", "down")
 
+_CORNERS = {  # around a place, in units of the radius, as SVG has points
+    "square": "-0.9,-0.9 0.9,-0.9 0.9,0.9 -0.9,0.9",
+    "triangle": "0,-1.2 1.15,0.85 -1.15,0.85",
+    "down": "0,1.2 1.15,-0.85 -1.15,-0.85",
+    "diamond": "0,-1.3 1.3,0 0,1.3 -1.3,0",
+    "cross": "-1.2,-0.4 -0.4,-0.4 -0.4,-1.2 0.4,-1.2 0.4,-0.4 1.2,-0.4 "
+    "1.2,0.4 0.4,0.4 0.4,1.2 -0.4,1.2 -0.4,0.4 -1.2,0.4",
+}
+
 Anchor = Literal["start", "middle", "end"]
 Form = Callable[[float], str]
 """Writes a number for people."""
@@ -134,17 +143,8 @@ def marker(shape: str, x: float, y: float, kind: str, radius: float = 4.0) -> Ma
         return Markup('<circle cx="{}" cy="{}" r="{}" class="{}"/>').format(
             coordinate(x), coordinate(y), coordinate(radius), kind
         )
-    corners: dict[str, list[tuple[float, float]]] = {
-        "square": [(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
-        "triangle": [(0, -1.2), (1.15, 0.85), (-1.15, 0.85)],
-        "down": [(0, 1.2), (1.15, -0.85), (-1.15, -0.85)],
-        "diamond": [(0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)],
-        "cross": [
-            (-1.2, -0.4), (-0.4, -0.4), (-0.4, -1.2), (0.4, -1.2), (0.4, -0.4), (1.2, -0.4),
-            (1.2, 0.4), (0.4, 0.4), (0.4, 1.2), (-0.4, 1.2), (-0.4, 0.4), (-1.2, 0.4),
-        ],
-    }  # fmt: skip
-    outline = [point(x + a * radius, y + b * radius) for a, b in corners[shape]]
+    corners = [map(float, corner.split(",")) for corner in _CORNERS[shape].split()]
+    outline = [point(x + across * radius, y + down * radius) for across, down in corners]
     return path(f"M{'L'.join(outline)}Z", kind)
 
 
