@@ -268,8 +268,8 @@ def test_units_by_name(name, written):
 def test_small_negative_numbers_have_no_sign_once_they_are_written_as_zero():
     unit = unit_of("demographic_parity_violation")
     assert unit.one(-0.00001) == "0.00 points"
-    assert unit.change(0.00001) == "0.00 points"
-    assert unit.change(-0.0123) == "−1.23 points"
+    assert unit.change.one(0.00001) == "0.00 points"
+    assert unit.change.one(-0.0123) == "−1.23 points"
 
 
 def test_labels_come_from_the_definitions():

@@ -33,6 +33,8 @@ Names = Annotated[
     tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
 ]
 """One name, or several."""
+Stated = Annotated[str, Field(max_length=_LONGEST)]
+"""A text that the author of an audit typed."""
 
 
 class AuditFacts(DocumentedModel):
@@ -44,13 +46,13 @@ class AuditFacts(DocumentedModel):
     'not stated'
     """
 
-    tool: str = Field(NOT_STATED, max_length=_LONGEST)
+    tool: Stated = NOT_STATED
     """The model or tool whose decisions these are."""
-    audit_date: str = Field(NOT_STATED, max_length=_LONGEST)
+    audit_date: Stated = NOT_STATED
     """When the audit was made."""
-    distribution_date: str = Field(NOT_STATED, max_length=_LONGEST)
+    distribution_date: Stated = NOT_STATED
     """Since when the tool has been in use."""
-    data_source: str = Field(NOT_STATED, max_length=_LONGEST)
+    data_source: Stated = NOT_STATED
     """Where the data come from, and why these."""
     data_kind: Literal["historical", "test", "not stated"] = "not stated"
     """Whether the data are of people the tool was used on."""

@@ -457,8 +457,6 @@ def _role(model: forms.ComparedModel, baseline: str) -> str:
         remarks.insert(0, "This model")
     elif model.name == baseline:
         remarks.insert(0, "The baseline")
-    if not model.same_rows and "other rows" not in model.note:
-        remarks.append("Measured on other rows")
     return ". ".join(filter(None, remarks))
 
 
