@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mfairfl.data.columns import MOST_GROUPS, Column, Columns
 from mfairfl.data.task import Sensitive, Task
-from mfairfl.data.values import MISSING, Policy
+from mfairfl.data.values import MISSING, Integers, Labels, Mask, Policy
 from mfairfl.errors import DataError, unknown
 
 ORDERED_LABELS = (["0", "1"], ["-1", "1"], ["False", "True"], ["false", "true"])
@@ -115,9 +115,7 @@ def _codes_by_meaning(
     return {text: int(m == favourable) for text, m in meanings.items() if m in coded}
 
 
-def coded_labels(
-    column: Column, task: Task, remarks: Remarks
-) -> tuple[npt.NDArray[np.int8], Task]:
+def coded_labels(column: Column, task: Task, remarks: Remarks) -> tuple[Labels, Task]:
     """Code the label, 1 = favourable, and fill in the unfavourable value."""
     where = f"{column.table}: label column '{column.name}'"
     levels = list(column.levels)
@@ -238,7 +236,7 @@ def group_codes(
     return codes, sensitive.model_copy(update={"groups": levels})
 
 
-def group_gaps(column: Column, sensitive: Sensitive) -> npt.NDArray[np.bool_]:
+def group_gaps(column: Column, sensitive: Sensitive) -> Mask:
     """Return which rows have no group because their value is missing.
 
     Examples
@@ -251,7 +249,7 @@ def group_gaps(column: Column, sensitive: Sensitive) -> npt.NDArray[np.bool_]:
     if not sensitive.bins:
         return column.missing & (MISSING not in (sensitive.groups or ()))
     gaps = column.missing_number if sensitive.intervals else column.missing
-    in_bin: npt.NDArray[np.bool_] = column.each(sensitive.bin_of_value.__contains__, np.bool_)
+    in_bin: Mask = column.each(sensitive.bin_of_value.__contains__, np.bool_)
     return gaps & ~in_bin
 
 
@@ -293,7 +291,7 @@ class Gap(NamedTuple):
     """Rows of a column that have no value, and what happens to them."""
 
     column: Column
-    rows: npt.NDArray[np.bool_]
+    rows: Mask
     policy: Policy
 
     @property
@@ -304,7 +302,7 @@ class Gap(NamedTuple):
 
 def without_missing(
     columns: Columns, task: Task, remarks: Remarks, *, partial: bool
-) -> tuple[Columns, Task, npt.NDArray[np.intp] | None]:
+) -> tuple[Columns, Task, Integers | None]:
     """Leave out rows without a label or a client, and do with other gaps as the policy says.
 
     A feature without any value is refused, unless the table is one of several (`partial`).
@@ -354,7 +352,7 @@ def _note_filled(features: Sequence[Gap], task: Task, remarks: Remarks) -> None:
 
 def _note_dropped(
     gaps: Sequence[Gap],
-    lost: npt.NDArray[np.bool_],
+    lost: Mask,
     columns: Columns,
     task: Task,
     remarks: Remarks,
@@ -372,7 +370,7 @@ def _note_dropped(
     remarks.add("; ".join([line, *effect]), kind="dropped", warn=bool(effect))
 
 
-def _effect_of_leaving_out(lost: npt.NDArray[np.bool_], columns: Columns, task: Task) -> list[str]:
+def _effect_of_leaving_out(lost: Mask, columns: Columns, task: Task) -> list[str]:
     """Return how leaving out rows changes the table; nothing if it hardly does."""
     labels = columns[task.label]
     codes = label_codes(labels.levels, task)

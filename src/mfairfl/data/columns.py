@@ -19,8 +19,12 @@ from mfairfl.data.values import (
     MISSING,
     MISSING_NUMBERS,
     ColumnRules,
+    Floats,
+    Integers,
+    Mask,
     Reading,
     Recognised,
+    Texts,
     are_numbers,
     canonical_text,
     parse,
@@ -60,9 +64,7 @@ class Column:
     rules: ColumnRules = _PLAIN
 
     @classmethod
-    def of(
-        cls, features: pd.DataFrame, name: str, rows: npt.NDArray[np.int64] | None = None
-    ) -> Column:
+    def of(cls, features: pd.DataFrame, name: str, rows: Integers | None = None) -> Column:
         """Take some rows (by position), or all, of one column of a table's features."""
         series = features[name]
         return cls("features", series if rows is None else series.iloc[rows])
@@ -83,7 +85,7 @@ class Column:
         index = self.series.index
         return f"{self.table}, {index.name or 'row'} {index[position]}, column '{self.name}'"
 
-    def take(self, rows: npt.NDArray[np.bool_]) -> Column:
+    def take(self, rows: Mask) -> Column:
         """Return the column with some of its rows."""
         return replace(self, series=self.series[rows])
 
@@ -143,7 +145,7 @@ class Column:
         return {text: n for text, n in sorted(self.counts.items()) if text != MISSING}
 
     @cached_property
-    def texts(self) -> npt.NDArray[np.object_]:
+    def texts(self) -> Texts:
         """The values as canonical text, a missing one as ``?``."""
         return self.each(str, object)
 
@@ -185,7 +187,7 @@ class Column:
         return self.recognised is not None and self.recognised.rules.date is not None
 
     @property
-    def _typed(self) -> npt.NDArray[np.float64]:
+    def _typed(self) -> Floats:
         """The values of a column that the frame has as numbers or dates, codes not yet out."""
         if self._kind == "n":
             return self.series.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -196,7 +198,7 @@ class Column:
         return np.asarray(days.to_numpy(dtype=np.float64, na_value=np.nan))
 
     @cached_property
-    def numbers(self) -> npt.NDArray[np.float64]:
+    def numbers(self) -> Floats:
         """The values as float64, a missing one as nan; a column that is not numbers is refused."""
         if self._kind in "mn":  # no detour through text for what is a number already
             missing = parse(self.rules.missing_codes, _PLAIN)
@@ -227,12 +229,12 @@ class Column:
         )
 
     @property
-    def missing(self) -> npt.NDArray[np.bool_]:
+    def missing(self) -> Mask:
         """Which rows have no value, read as text."""
         return self.each(lambda text: text == MISSING, np.bool_)
 
     @property
-    def missing_number(self) -> npt.NDArray[np.bool_]:
+    def missing_number(self) -> Mask:
         """Which rows have no value, read as a number: "NA" and its like are missing too."""
         if self._kind in "mn":
             return np.isnan(self.numbers)
@@ -245,7 +247,7 @@ class Column:
         return {} if self.recognised is None else self.recognised.odd
 
     @property
-    def not_numbers(self) -> npt.NDArray[np.bool_]:
+    def not_numbers(self) -> Mask:
         """Which rows hold a text that does not read as a number ("007" does not)."""
         if self.recognised is not None:
             return self.each(self.odd.__contains__, np.bool_)

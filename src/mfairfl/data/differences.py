@@ -12,10 +12,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mfairfl.data.sums import EncoderStatistics, NumericStatistics
-from mfairfl.data.values import MISSING, canonical_text
+from mfairfl.data.values import MISSING, Floats, canonical_text
 from mfairfl.files import toml_key, toml_text
 from mfairfl.text import some_of
 
@@ -61,7 +60,7 @@ class ClientColumn(NamedTuple):
     levels: Mapping[str, int] | None = None
 
     @classmethod
-    def numbers(cls, numbers: npt.NDArray[np.float64]) -> ClientColumn:
+    def numbers(cls, numbers: Floats) -> ClientColumn:
         """Describe a client's numbers; nan is missing."""
         x = numbers[~np.isnan(numbers)]
         if not len(x):

@@ -17,7 +17,14 @@ from pydantic import Field, ValidationError, model_validator
 from mfairfl.data.columns import Column, require_columns
 from mfairfl.data.sums import Bins, Count, EncoderStatistics, agree_bins
 from mfairfl.data.task import Task
-from mfairfl.data.values import MISSING, DocumentedModel, StrictModel, canonical_text
+from mfairfl.data.values import (
+    MISSING,
+    DocumentedModel,
+    Floats,
+    Integers,
+    StrictModel,
+    canonical_text,
+)
 from mfairfl.errors import DataError, first_problem, unknown
 
 NO_INPUT = -1
@@ -59,12 +66,6 @@ class Inputs:
             return X
         return cls(X, np.empty((len(X), 0), np.int32), X.shape[1])
 
-    @classmethod
-    def empty(cls, rows: int, layout: tuple[int, int, int]) -> Inputs:
-        """Return room for rows of a layout (d, g, width), to be filled in."""
-        d, g, width = layout
-        return cls(np.empty((rows, d), np.float32), np.empty((rows, g), np.int32), width)
-
     @property
     def layout(self) -> tuple[int, int, int]:
         """What must be equal for rows to be joined: d, g and width."""
@@ -79,7 +80,7 @@ class Inputs:
         """Return the number of rows."""
         return len(self.numbers)
 
-    def __getitem__(self, rows: slice | npt.NDArray[np.intp]) -> Inputs:
+    def __getitem__(self, rows: slice | Integers) -> Inputs:
         """Return consecutive rows as views, or a copy of the rows at some positions."""
         return Inputs(self.numbers[rows], self.codes[rows], self.width)
 
@@ -92,11 +93,6 @@ class Inputs:
         rows, columns = np.nonzero(self.codes != NO_INPUT)
         X[rows, self.codes[rows, columns]] = 1
         return X
-
-    def protect(self) -> None:
-        """Make the arrays read-only; slices taken before stay writeable."""
-        self.numbers.flags.writeable = False
-        self.codes.flags.writeable = False
 
 
 _COMPACT = 256  # one-hot inputs from which indices are faster, and much smaller, than numbers
@@ -215,7 +211,7 @@ class NumericColumn(StrictModel):
             names.append(f"{self.name}>={edges[-1]}")
         return tuple(names)
 
-    def derived(self, numbers: npt.NDArray[np.float64]) -> Iterator[npt.NDArray[np.float64]]:
+    def derived(self, numbers: Floats) -> Iterator[Floats]:
         """Yield these inputs one by one; of a missing number (nan), no 0/1 input is 1."""
         filled = np.where(np.isnan(numbers), self.mean, numbers)
         for low, high in itertools.pairwise(self.edges):
@@ -381,9 +377,7 @@ class Encoder(StrictModel):
         """How many inputs the numeric columns have; those of categorical columns follow."""
         return sum(1 + column.indicator + len(column.derived_names) for column in self.numeric)
 
-    def encode(
-        self, X: pd.DataFrame, rows: npt.NDArray[np.int64] | None = None, out: Inputs | None = None
-    ) -> Inputs:
+    def encode(self, X: pd.DataFrame, rows: Integers | None = None) -> Inputs:
         """Encode features column by column, as engines hold them: dense, or `compact`.
 
         The layout depends on the encoder alone: all that have it agree on it.
@@ -394,18 +388,12 @@ class Encoder(StrictModel):
             The features (`Table.X`, or `features_frame` of new rows).
         rows
             Positions of the rows to encode; all if omitted.
-        out
-            Room to write to (`Inputs.empty`); new if omitted.
         """
-        needed = [*(c.name for c in self.numeric), *(c.name for c in self.categorical)]
-        require_columns(X.columns, needed, "features")
+        names = [column.name for column in (*self.numeric, *self.categorical)]
+        require_columns(X.columns, names, "features")
         count = len(X) if rows is None else len(rows)
-        if out is None:
-            out = Inputs.empty(count, self.layout)
-        elif (len(out), out.layout) != (count, self.layout):
-            raise DataError(
-                f"out has {len(out)} rows of layout {out.layout}: give {count} of {self.layout}"
-            )
+        d, g, width = self.layout
+        out = Inputs(np.empty((count, d), np.float32), np.empty((count, g), np.int32), width)
         first = self._numbers
         self._encode_numbers(X, rows, out.numbers[:, :first])
         out.numbers[:, first:] = 0
@@ -419,14 +407,12 @@ class Encoder(StrictModel):
             first += len(fitted.input_names)
         return out
 
-    def transform(
-        self, X: pd.DataFrame, rows: npt.NDArray[np.int64] | None = None
-    ) -> npt.NDArray[np.float32]:
+    def transform(self, X: pd.DataFrame, rows: Integers | None = None) -> npt.NDArray[np.float32]:
         """Encode features as `encode` does, every input a number: it may take much more memory."""
         return self.encode(X, rows).dense()
 
     def _encode_numbers(
-        self, X: pd.DataFrame, rows: npt.NDArray[np.int64] | None, out: npt.NDArray[np.float32]
+        self, X: pd.DataFrame, rows: Integers | None, out: npt.NDArray[np.float32]
     ) -> None:
         """Write the inputs of numeric columns."""
         mark = len(self.numeric)
@@ -441,11 +427,11 @@ class Encoder(StrictModel):
                 out[:, first] = values
                 first += 1
 
-    def _positions(self, column: Column, fitted: CategoricalColumn) -> npt.NDArray[np.intp]:
+    def _positions(self, column: Column, fitted: CategoricalColumn) -> Integers:
         """Return which of its column's inputs is 1 in each row; below 0 where none is."""
         levels = (*fitted.levels, *fitted.rare)
         index = {level: i for i, level in enumerate(levels)}
-        codes: npt.NDArray[np.intp] = column.each(lambda text: index.get(text, -1), np.intp)
+        codes: Integers = column.each(lambda text: index.get(text, -1), np.intp)
         strange = codes < 0
         if self.unknown_category == "error" and strange.any():
             position = int(strange.argmax())

@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
-import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from mfairfl.data.coding import Treated
 from mfairfl.data.columns import Column
@@ -24,6 +24,7 @@ from mfairfl.data.encoder import Encoder, EncoderConfig, Inputs, fit_encoder
 from mfairfl.data.sums import EncoderStatistics, Histogram, statistics
 from mfairfl.data.table import Table
 from mfairfl.data.task import Attribute, Task
+from mfairfl.data.values import Floats, Integers, Labels
 from mfairfl.errors import DataError
 from mfairfl.randomness import stream
 from mfairfl.text import aligned, some_of
@@ -45,9 +46,9 @@ class Shard:
     """
 
     inputs: Inputs
-    y: npt.NDArray[np.int8]
+    y: Labels
     cells: npt.NDArray[np.int32]
-    rows: npt.NDArray[np.int64]
+    rows: Integers
 
     @property
     def X(self) -> npt.NDArray[np.float32]:  # noqa: N802 - as features are called everywhere
@@ -62,7 +63,7 @@ class Shard:
         """Return the number of rows."""
         return len(self.y)
 
-    def __getitem__(self, rows: slice | npt.NDArray[np.intp]) -> Shard:
+    def __getitem__(self, rows: slice | Integers) -> Shard:
         """Return consecutive rows as views, or a copy of the rows at some positions."""
         return Shard(self.inputs[rows], self.y[rows], self.cells[rows], self.rows[rows])
 
@@ -188,7 +189,7 @@ class Federation:
         return "\n".join(text)
 
 
-def _counts(y: npt.NDArray[np.int8], of: int) -> dict[str, int | float | None]:
+def _counts(y: Labels, of: int) -> dict[str, int | float | None]:
     rows, good = len(y), int(y.sum())
     return {
         "rows": rows,
@@ -208,14 +209,14 @@ class ClientRows:
 
     name: str
     table: Table
-    rows: Mapping[Split, npt.NDArray[np.int64]]
+    rows: Mapping[Split, Integers]
 
     def statistics(self, *splits: Split) -> EncoderStatistics:
         """Return the sums over the rows of some splits that an encoder is fitted from."""
         rows = np.concatenate([self.rows[split] for split in splits])
         return statistics(self.table.X, self.table.task, rows)
 
-    def histogram(self, column: str, cuts: npt.NDArray[np.float64]) -> Histogram:
+    def histogram(self, column: str, cuts: Floats) -> Histogram:
         """Count the train rows between cuts of a numeric column."""
         return Histogram.of(Column.of(self.table.X, column, self.rows["train"]).numbers, cuts)
 
@@ -258,82 +259,97 @@ def federation_from_tables(
                     f"({value!r} and {theirs[key]!r}): set {key} in the Task both tables are "
                     "read with"
                 )
+    joined, numbers = _joined(name, tables)
+    ends = np.cumsum([len(table) for table in tables.values()])
+    rows = np.split(np.arange(len(joined)), ends[:-1])
     split = functools.partial(split_client, seed=seed, test=test, validation=validation)
-    notes, treatment = list[str](), list[Treated]()
-    for client, table in tables.items():
-        notes += [f"{client}: {note}" for note in table.notes]
-        treatment += [Treated(kind, f"{client}: {line}") for kind, line in table.treatment]
-    sums = "".join(f"{client} {table.sha256}\n" for client, table in tables.items())
     return assemble(
-        [split(client, table) for client, table in tables.items()],
-        notes=tuple(notes),
-        treatment=tuple(treatment),
-        table_name=name,
-        sha256=hashlib.sha256(sums.encode()).hexdigest(),
+        joined,
+        [split(client, joined, own) for client, own in zip(tables, rows, strict=True)],
         scheme="tables",
         seed=seed,
         options={"test": test, "validation": validation},
         encoding=encoder,
+        numbers=numbers,
     )
 
 
+def _joined(name: str, tables: Mapping[str, Table]) -> tuple[Table, Integers]:
+    """Return the rows of several clients as one table, and their numbers in their own tables."""
+    parts, notes, treatment = list(tables.values()), list[str](), list[Treated]()
+    for client, table in tables.items():
+        notes += [f"{client}: {note}" for note in table.notes]
+        treatment += [Treated(kind, f"{client}: {line}") for kind, line in table.treatment]
+    sums = "".join(f"{client} {table.sha256}\n" for client, table in tables.items())
+    joined = replace(
+        parts[0],
+        X=pd.concat([part.X for part in parts], ignore_index=True),
+        y=np.concatenate([part.y for part in parts]),
+        groups=np.concatenate([part.groups for part in parts]),
+        name=name,
+        sha256=hashlib.sha256(sums.encode()).hexdigest(),
+        notes=tuple(notes),
+        warnings=tuple(dict.fromkeys(line for part in parts for line in part.warnings)),
+        treatment=tuple(treatment),
+    )
+    return joined, np.concatenate([np.arange(len(part)) for part in parts])
+
+
 def assemble(
+    table: Table,
     clients: Sequence[ClientRows],
     *,
-    notes: tuple[str, ...],
+    scheme: str,
+    seed: int,
     options: Mapping[str, Any],
     encoding: EncoderConfig | None = None,
-    **about: Any,
+    numbers: Integers | None = None,
 ) -> Federation:
     """Fit the encoder, encode every row once, cut the shards.
 
     Means, scales and edges come from train rows only. The levels of categories are the schema of
     the whole table, as silos would agree on beforehand: they do not depend on the split.
+
+    Parameters
+    ----------
+    table, clients
+        All rows, and which of them are in each client's splits.
+    numbers
+        The number by which a shard calls each row; its position in the table if omitted.
     """
     clients = sorted(clients, key=lambda client: client.name)
     _require_both_labels(clients)
     config = encoding or EncoderConfig()
     if config != EncoderConfig():  # the default encoding is not an option of the federation
         options = {**options, "encoder": config.model_dump(mode="json")}
-    encoder = _fitted(clients, config)
-    parts = [(client.table, client.rows[split]) for split in SPLITS for client in clients]
-    pool = _encoded(parts, encoder)
-    ends = np.cumsum([0, *(len(rows) for _, rows in parts)]).tolist()
+    together = {split: np.concatenate([c.rows[split] for c in clients]) for split in SPLITS}
+    encoder = _fitted(ClientRows("all", table, together), config)
+    rows = np.concatenate(list(together.values()))
+    inputs, y = encoder.encode(table.X, rows), table.y[rows]
+    cells = table.cells_of(rows).astype(np.int32)
+    rows = rows if numbers is None else numbers[rows]
+    # Before the shards are cut: a slice taken earlier would stay writeable.
+    for array in (inputs.numbers, inputs.codes, y, cells, rows):
+        array.flags.writeable = False
+    pool = Shard(inputs, y, cells, rows)
+    ends = np.cumsum([0, *(len(c.rows[split]) for split in SPLITS for c in clients)]).tolist()
     shards = [pool[start:end] for start, end in itertools.pairwise(ends)]
     k = len(clients)
-    warnings = dict.fromkeys(warning for client in clients for warning in client.table.warnings)
     return Federation(
         clients=tuple(Client(c.name, *shards[i::k]) for i, c in enumerate(clients)),
         pool=pool,
-        attributes=clients[0].table.attributes,
+        attributes=table.attributes,
         encoder=encoder,
-        task=clients[0].table.task,
-        notes=notes,
-        warnings=(*warnings, *_warnings(clients)),
+        task=table.task,
+        table_name=table.name,
+        sha256=table.sha256,
+        scheme=scheme,
+        seed=seed,
         options=options,
-        **about,
+        notes=table.notes,
+        warnings=(*dict.fromkeys(table.warnings), *_warnings(clients)),
+        treatment=table.treatment,
     )
-
-
-def _encoded(parts: Sequence[tuple[Table, npt.NDArray[np.int64]]], encoder: Encoder) -> Shard:
-    """Encode some rows of tables, one after the other, to read-only arrays."""
-    rows = np.concatenate([rows for _, rows in parts])
-    n = len(rows)
-    inputs, y = Inputs.empty(n, encoder.layout), np.empty(n, np.int8)
-    cells, start = np.empty(n, np.int32), 0
-    # Neighbours on one table are encoded together: there may be thousands of clients.
-    for _, same in itertools.groupby(parts, key=lambda part: id(part[0])):
-        group = list(same)
-        table, end = group[0][0], start + sum(len(rows) for _, rows in group)
-        chosen = rows[start:end]
-        encoder.encode(table.X, chosen, out=inputs[start:end])
-        y[start:end], cells[start:end] = table.y[chosen], table.cells_of(chosen)
-        start = end
-    # Before the shards are cut: a slice taken earlier would stay writeable.
-    inputs.protect()
-    for array in (y, cells, rows):
-        array.flags.writeable = False
-    return Shard(inputs, y, cells, rows)
 
 
 def _require_both_labels(clients: Sequence[ClientRows]) -> None:
@@ -348,26 +364,15 @@ def _require_both_labels(clients: Sequence[ClientRows]) -> None:
         )
 
 
-def _fitted(clients: Sequence[ClientRows], config: EncoderConfig) -> Encoder:
-    """Fit the encoder to the sums of all clients; being exact, they may be taken in any parts."""
-    tables: dict[int, list[ClientRows]] = {}
-    for client in clients:
-        tables.setdefault(id(client.table), []).append(client)
-    parts = []  # one for each table: there may be thousands of clients
-    for same in tables.values():
-        rows = {split: np.concatenate([c.rows[split] for c in same]) for split in SPLITS}
-        parts.append(ClientRows("", same[0].table, rows))
-    train = functools.reduce(operator.add, [part.statistics("train") for part in parts])
-    others = [part.statistics("validation", "test") for part in parts]
-    schema = functools.reduce(operator.add, others, train)
+def _fitted(clients: ClientRows, config: EncoderConfig) -> Encoder:
+    """Fit the encoder to the sums over the rows of all clients."""
+    train = clients.statistics("train")
 
-    def count(cuts: Mapping[str, npt.NDArray[np.float64]]) -> dict[str, Histogram]:
-        return {
-            name: functools.reduce(operator.add, [part.histogram(name, edges) for part in parts])
-            for name, edges in cuts.items()
-        }
+    def count(cuts: Mapping[str, Floats]) -> dict[str, Histogram]:
+        return {name: clients.histogram(name, edges) for name, edges in cuts.items()}
 
-    return fit_encoder(config, clients[0].table.task, train=train, schema=schema, count=count)
+    schema = train + clients.statistics("validation", "test")
+    return fit_encoder(config, clients.table.task, train=train, schema=schema, count=count)
 
 
 def _warnings(clients: Sequence[ClientRows]) -> Iterator[str]:
@@ -403,7 +408,7 @@ def _line(names: Sequence[str], singular: str, plural: str) -> Iterator[str]:
 def split_client(
     name: str,
     table: Table,
-    rows: npt.NDArray[np.int64] | None = None,
+    rows: Integers | None = None,
     *,
     seed: int,
     test: float,
@@ -437,8 +442,8 @@ def split_client(
 
 
 def split_rows(
-    strata: npt.NDArray[np.int64], *, test: float, validation: float, rng: np.random.Generator
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    strata: Integers, *, test: float, validation: float, rng: np.random.Generator
+) -> tuple[Integers, Integers, Integers]:
     """Split positions 0..n-1 into train, validation and test, alike in every stratum.
 
     Sizes of test and validation are the shares of n, rounded, spread over the strata by largest
@@ -466,8 +471,8 @@ def split_rows(
 
 
 def hold_out(
-    strata: npt.NDArray[np.int64], *, fold: int, folds: int, rng: np.random.Generator
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    strata: Integers, *, fold: int, folds: int, rng: np.random.Generator
+) -> tuple[Integers, Integers]:
     """Split positions 0..n-1 into the other folds and fold number `fold`, stratified.
 
     With the same stream, the folds 0 … folds − 1 are disjoint and cover every row.
@@ -486,13 +491,13 @@ def hold_out(
     return np.sort(order[~chosen]), np.sort(order[chosen])
 
 
-def _apportion(seats: int, sizes: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+def _apportion(seats: int, sizes: Integers) -> Integers:
     """Spread `seats` over strata in proportion to size, leaving at least one row in each."""
     room = np.maximum(sizes - 1, 0)
     weights = np.where(room > 0, sizes, 0)
     seats = min(seats, int(room.sum()))
     quotas = seats * weights / max(int(weights.sum()), 1)
-    shares: npt.NDArray[np.intp] = np.minimum(np.floor(quotas).astype(np.intp), room)
+    shares: Integers = np.minimum(np.floor(quotas).astype(np.intp), room)
     while (missing := seats - int(shares.sum())) > 0:
         # Ties go to the first stratum; a full one is passed over.
         remainders = np.where(shares < room, quotas - shares, -np.inf)

@@ -7,7 +7,7 @@ are shuffled and cut into consecutive chunks of these shares.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,10 +20,9 @@ from mfairfl.data.encoder import EncoderConfig
 from mfairfl.data.federation import Federation, assemble, split_client
 from mfairfl.data.table import Table
 from mfairfl.data.task import Attribute
+from mfairfl.data.values import Floats, Integers
 from mfairfl.errors import DataError, require_known
 from mfairfl.randomness import stream
-
-_Integers = npt.NDArray[np.int64]
 
 _HIGH = ((0.5, 0.1, 0.1, 0.2, 0.1), (0.1, 0.4, 0.3, 0.1, 0.1))
 _LOW = ((0.3, 0.3, 0.2, 0.1, 0.1), (0.1, 0.2, 0.2, 0.2, 0.3))
@@ -58,7 +57,7 @@ class SchemeInput:
         return self.table.attributes[self.attribute]
 
     @property
-    def groups(self) -> _Integers:
+    def groups(self) -> Integers:
         """Each row's group in the attribute."""
         column = self.table.attributes.index(self.read)
         return self.table.groups[:, column].astype(np.int64)
@@ -67,8 +66,8 @@ class SchemeInput:
 class Shares(NamedTuple):
     """Each row's group, and which share of every group each client gets (groups × clients)."""
 
-    groups: _Integers
-    matrix: npt.NDArray[np.float64]
+    groups: Integers
+    matrix: Floats
     notes: tuple[str, ...] = ()
 
 
@@ -152,12 +151,11 @@ def partition(
     remaining = len(table) - sum(map(len, rows.values()))
     unused = [f"{remaining:,} of {len(table):,} rows belong to no client"] * (remaining > 0)
     split = partial(split_client, seed=seed, test=test, validation=validation, fold=fold)
+    treatment = (*table.treatment, *(Treated("dropped", line) for line in unused))
+    table = replace(table, notes=(*table.notes, *notes, *unused), treatment=treatment)
     return assemble(
+        table,
         [split(name, table, chosen) for name, chosen in rows.items()],
-        notes=(*table.notes, *notes, *unused),
-        treatment=(*table.treatment, *(Treated("dropped", line) for line in unused)),
-        table_name=table.name,
-        sha256=table.sha256,
         scheme=scheme or "column",
         seed=seed,
         options=settings,
@@ -167,7 +165,7 @@ def partition(
 
 def _by_column(
     table: Table, clients: int | None, options: Mapping[str, Any]
-) -> dict[str, _Integers]:
+) -> dict[str, Integers]:
     if options:
         raise DataError(f"scheme 'column' takes no option '{next(iter(options))}': remove it")
     if table.clients is None:
@@ -181,7 +179,7 @@ def _by_column(
     return rows
 
 
-def rows_by_name(names: npt.NDArray[np.str_]) -> dict[str, _Integers]:
+def rows_by_name(names: npt.NDArray[np.str_]) -> dict[str, Integers]:
     """Return the rows of each name, in the order of the names.
 
     Examples
@@ -218,11 +216,11 @@ def _input(
     return SchemeInput(table, place, clients, rng, {**defaults, **options})
 
 
-def _by_shares(scheme: str, source: SchemeInput) -> tuple[dict[str, _Integers], tuple[str, ...]]:
+def _by_shares(scheme: str, source: SchemeInput) -> tuple[dict[str, Integers], tuple[str, ...]]:
     """Cut each group's shuffled rows by its shares; rounding the sums loses no row."""
     shares = SCHEMES[scheme].rule(source)
     count = shares.matrix.shape[1]
-    chunks: list[list[_Integers]] = [[] for _ in range(count)]
+    chunks: list[list[Integers]] = [[] for _ in range(count)]
     for group, row in enumerate(shares.matrix):
         members = source.rng.permutation(np.flatnonzero(shares.groups == group))
         # Rounded to nine digits first, so that 70 % of 1,395 is 976.5 and not a hair less.
@@ -302,7 +300,7 @@ def _size_skew(source: SchemeInput) -> Shares:
     return _one_group(source, sizes / sizes.sum())
 
 
-def _one_group(source: SchemeInput, shares: npt.NDArray[np.float64]) -> Shares:
+def _one_group(source: SchemeInput, shares: Floats) -> Shares:
     return Shares(np.zeros(len(source.table), np.int64), shares[np.newaxis])
 
 

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Annotated, Self
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from mfairfl.data.coding import ORDERED_LABELS, label_codes, spelling
 from mfairfl.data.columns import Column, Columns, require_columns
 from mfairfl.data.federation import SPLITS
 from mfairfl.data.task import Task
-from mfairfl.data.values import MISSING, StrictModel, Text
+from mfairfl.data.values import MISSING, Floats, Integers, Mask, StrictModel, Text, Texts
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.text import some_of
 
@@ -102,13 +101,13 @@ class PredictedRows:
         Where each row is in the file, from 0.
     """
 
-    labels: npt.NDArray[np.object_] | None
-    decisions: npt.NDArray[np.int64]
-    scores: npt.NDArray[np.float64] | None
-    groups: Mapping[str, npt.NDArray[np.object_]]
-    clients: npt.NDArray[np.object_] | None
+    labels: Texts | None
+    decisions: Integers
+    scores: Floats | None
+    groups: Mapping[str, Texts]
+    clients: Texts | None
     left_out: Mapping[str, int]
-    places: npt.NDArray[np.intp]
+    places: Integers
 
 
 def read_predictions(columns: Columns, roles: PredictionColumns, table: str) -> PredictedRows:
@@ -164,9 +163,7 @@ def read_predictions(columns: Columns, roles: PredictionColumns, table: str) -> 
     )
 
 
-def _gaps(
-    columns: Columns, roles: PredictionColumns
-) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
+def _gaps(columns: Columns, roles: PredictionColumns) -> Iterator[tuple[str, Mask]]:
     """Yield what rows lack that cannot be counted without it, and which rows."""
     if roles.prediction is not None:
         yield "no decision", columns[roles.prediction].missing
@@ -279,7 +276,7 @@ def _undecided(column: Column, what: str, key: str) -> DataError:
     )
 
 
-def _labels(column: Column, roles: PredictionColumns) -> npt.NDArray[np.object_]:
+def _labels(column: Column, roles: PredictionColumns) -> Texts:
     """Return 1 for the favourable label, 0 for the other one and None where it is missing."""
     if roles.favourable is None:
         codes = _pair(column)
@@ -295,7 +292,7 @@ def _labels(column: Column, roles: PredictionColumns) -> npt.NDArray[np.object_]
     return column.each(codes.get, object)
 
 
-def _decisions(columns: Columns, roles: PredictionColumns) -> npt.NDArray[np.int64]:
+def _decisions(columns: Columns, roles: PredictionColumns) -> Integers:
     """Return 1 for favourable decisions: as stated, as labels are written, or 1 and not 0."""
     if roles.prediction is None:
         return (columns[str(roles.score)].numbers > (roles.threshold or 0.0)).astype(np.int64)

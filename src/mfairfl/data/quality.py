@@ -13,16 +13,13 @@ import pandas as pd
 
 from mfairfl.data.federation import Federation
 from mfairfl.data.table import Table
-from mfairfl.data.values import MISSING
+from mfairfl.data.values import MISSING, Floats, Integers, Labels
 from mfairfl.text import some_of, words_of
 
 TrapKind = Literal["label", "proxy", "identifier", "unique", "duplicate", "constant"]
 SERIOUS: frozenset[TrapKind] = frozenset({"label", "proxy", "identifier"})
 """Kinds that make results doubtful; the others do no harm."""
 
-Codes = npt.NDArray[np.intp]
-Floats = npt.NDArray[np.float64]
-Labels = npt.NDArray[np.int8]
 
 _FEWER_ERRORS = 0.75  # share of the constant classifier's errors
 _HIGH_AUC = 0.95
@@ -44,7 +41,7 @@ class Distinct(NamedTuple):
     They are numbered in the order in which they appear.
     """
 
-    codes: Codes
+    codes: Integers
     uniques: npt.NDArray[Any]
     numeric: bool
 
@@ -124,7 +121,7 @@ def alone(column: Distinct, y: Labels) -> Alone:
     return Alone(max(right for right, _ in rules), max(auc for _, auc in rules), constant)
 
 
-def _counts(column: Distinct, y: Labels) -> Codes:
+def _counts(column: Distinct, y: Labels) -> Integers:
     """Count the rows of each half, label and value; those without a value come last.
 
     Every other row of a label is in the first half.
@@ -138,7 +135,7 @@ def _counts(column: Distinct, y: Labels) -> Codes:
     return counts
 
 
-def _by_threshold(numbers: Floats, counts: Codes) -> tuple[float, float]:
+def _by_threshold(numbers: Floats, counts: Integers) -> tuple[float, float]:
     """Return accuracy and ROC-AUC of the number as a score; missing ones lie above all others."""
     zeros, ones = counts[:, np.argsort(numbers)]
     n = int(counts.sum())
@@ -148,7 +145,7 @@ def _by_threshold(numbers: Floats, counts: Codes) -> tuple[float, float]:
     return float(np.maximum(right, n - right).max() / n), max(auc, 1 - auc)
 
 
-def _by_values(counts: Codes, share: float) -> tuple[float, float]:
+def _by_values(counts: Integers, share: float) -> tuple[float, float]:
     """Return accuracy and ROC-AUC of the label's share in each value, learned on other rows."""
     right, aucs = 0, []
     for learned, (zeros, ones) in zip(counts[::-1], counts, strict=True):
@@ -159,7 +156,7 @@ def _by_values(counts: Codes, share: float) -> tuple[float, float]:
     return float(right / counts.sum()), float(np.mean(aucs))
 
 
-def _auc(scores: Floats, counts: Codes) -> float:
+def _auc(scores: Floats, counts: Integers) -> float:
     """Return the chance that a row with label 1 scores above one with label 0 (a tie: half).
 
     `counts` are the rows of either label with each score.
@@ -275,7 +272,7 @@ def _given_out(column: _ColumnSummary) -> bool:
 
 
 def _repeats(
-    X: pd.DataFrame, columns: Mapping[str, _ColumnSummary], sensitive: Mapping[str, Codes]
+    X: pd.DataFrame, columns: Mapping[str, _ColumnSummary], sensitive: Mapping[str, Integers]
 ) -> Iterator[Trap]:
     """Yield columns that repeat another: its values, other names of them, another unit."""
     hidden = {
@@ -446,7 +443,7 @@ def copies_of(table: Table, federation: Federation) -> Copies:
     )
 
 
-def _pairs(codes: Codes) -> float:
+def _pairs(codes: Integers) -> float:
     """Count the pairs of equal codes, which are numbers from 0."""
     counts = np.bincount(codes).astype(np.float64)
     return float((counts * (counts - 1) / 2).sum())

@@ -19,16 +19,13 @@ from fractions import Fraction
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from pydantic import Field
 
 from mfairfl.data.columns import Column, require_columns
 from mfairfl.data.task import Task
+from mfairfl.data.values import Floats, Integers
 from mfairfl.errors import DataError
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 MOST_ROWS = 2**40
 """Rows of one client: counts of thousands of clients add up exactly, as integers and floats."""

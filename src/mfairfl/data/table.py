@@ -30,7 +30,7 @@ from mfairfl.data.columns import (
 )
 from mfairfl.data.files import FileContent, FileFormat, read_file, read_frame
 from mfairfl.data.task import Attribute, Sensitive, Task
-from mfairfl.data.values import MISSING, Reading
+from mfairfl.data.values import MISSING, Integers, Labels, Reading
 from mfairfl.errors import ConfigError, DataError, first_problem
 
 
@@ -74,7 +74,7 @@ class Table:
     """
 
     X: pd.DataFrame
-    y: npt.NDArray[np.int8]
+    y: Labels
     groups: npt.NDArray[np.int16]
     attributes: tuple[Attribute, ...]
     clients: npt.NDArray[np.str_] | None
@@ -84,17 +84,17 @@ class Table:
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     treatment: tuple[coding.Treated, ...] = ()
-    places: npt.NDArray[np.intp] | None = None
+    places: Integers | None = None
 
     def __len__(self) -> int:
         return len(self.y)
 
     @property
-    def cells(self) -> npt.NDArray[np.intp]:
+    def cells(self) -> Integers:
         """Each row's intersectional cell: the C-order ravel of its group codes."""
         return _cells(self.groups, self.attributes)
 
-    def cells_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+    def cells_of(self, rows: Integers) -> Integers:
         """Return the cells of some rows, by position."""
         return _cells(self.groups[rows], self.attributes)
 
@@ -237,7 +237,7 @@ def features_frame(frame: Any, task: Task, *, name: str = "the frame") -> pd.Dat
     return _features(columns, task)
 
 
-def cells_of(frame: Any, task: Task, *, name: str = "the frame") -> npt.NDArray[np.intp]:
+def cells_of(frame: Any, task: Task, *, name: str = "the frame") -> Integers:
     """Return the intersectional cell of each row of a frame, for decisions that depend on it.
 
     The task must be resolved (``table.task``); every row needs a group of each attribute.
@@ -257,7 +257,7 @@ def cells_of(frame: Any, task: Task, *, name: str = "the frame") -> npt.NDArray[
     return _cells(groups, task.attributes)
 
 
-def _cells(groups: npt.NDArray[np.int16], attributes: Sequence[Attribute]) -> npt.NDArray[np.intp]:
+def _cells(groups: npt.NDArray[np.int16], attributes: Sequence[Attribute]) -> Integers:
     if not attributes:
         return np.zeros(len(groups), dtype=np.intp)
     sizes = [attribute.size for attribute in attributes]

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,12 @@ import pandas as pd
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from mfairfl.errors import ConfigError
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.signedinteger[Any]]
+Labels = npt.NDArray[np.int8]
+Mask = npt.NDArray[np.bool_]
+Texts = npt.NDArray[np.object_]
 
 MISSING = "?"
 """The text of a missing value: an empty cell, a null and a literal ``?`` are the same."""
@@ -178,8 +184,6 @@ class Reading(DocumentedModel):
         return Reading(**whole, columns=columns)
 
 
-Floats = npt.NDArray[np.float64]
-
 LARGEST = 1e100
 """Above it a number is refused: squares stay far from overflow."""
 # Only in numeric columns: in text, "NA" may be Namibia and "None" an answer.
@@ -283,9 +287,7 @@ class Recognised:
     question: str = ""
 
 
-def recognise(
-    texts: Sequence[str], counts: npt.NDArray[np.intp], stated: ColumnRules
-) -> Recognised | None:
+def recognise(texts: Sequence[str], counts: Integers, stated: ColumnRules) -> Recognised | None:
     """Find out how (distinct) texts are written as numbers or dates; None if they are neither.
 
     Parameters
@@ -318,10 +320,10 @@ def recognise(
     return best
 
 
-def are_numbers(texts: Sequence[str], rules: ColumnRules) -> npt.NDArray[np.bool_]:
+def are_numbers(texts: Sequence[str], rules: ColumnRules) -> Mask:
     """Return which texts read as numbers; with a leading zero, as in "007", they are codes."""
     numbers = parse(texts, rules)
-    read: npt.NDArray[np.bool_] = np.abs(numbers) <= LARGEST
+    read: Mask = np.abs(numbers) <= LARGEST
     if rules.date is None:
         read &= np.array([_LEADING_ZERO.match(text) is None for text in texts], dtype=bool)
     return read
@@ -348,8 +350,8 @@ def _candidates(texts: Sequence[str], stated: ColumnRules) -> Iterator[ColumnRul
 
 def _judged(
     texts: Sequence[str],
-    counts: npt.NDArray[np.intp],
-    read: npt.NDArray[np.bool_],
+    counts: Integers,
+    read: Mask,
     rules: ColumnRules,
 ) -> Recognised | None:
     """Return the reading if the column is one of numbers, but for a few cells."""
