@@ -14,13 +14,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-import numpy as np
 import pandas as pd
 
 from mfairfl.data import sources
 from mfairfl.data.census import CensusDataset
 from mfairfl.data.table import Table, table_from_frame
 from mfairfl.data.task import Task
+from mfairfl.data.values import Labels
 from mfairfl.errors import ConfigError, DataError, require_known
 from mfairfl.plugins import Registry
 
@@ -176,7 +176,7 @@ def load_dataset(
     used = _options(entry, options)
     if task is not None and sensitive is not None:
         raise DataError("give task= or sensitive=, not both: a task names its own attributes")
-    chosen = task or _task(entry, entry.task, sensitive, used)
+    entry.task.select(sensitive)  # an unknown name is refused before anything is fetched
     file = None if path is None else Path(path)
     if isinstance(entry, Dataset):
         source = f"read by data set {entry.name}" + ("" if path is None else f" from {path}")
@@ -273,6 +273,11 @@ def verify(name: str | None = None, *, data_home: str | Path | None = None) -> l
     return checks
 
 
+def _base_rate(y: Labels) -> dict[str, float | None]:
+    rate = round(float(y.mean()), 3) if len(y) else None
+    return {"rows": len(y), "favourable": int(y.sum()), "base_rate": rate}
+
+
 def describe(
     dataset: str | Dataset,
     path: str | Path | None = None,
@@ -297,16 +302,11 @@ def describe(
     names = tuple(s.name for s in entry.task.sensitive)
     chosen: dict[str, Any] = {"data_home": data_home, "offline": offline, **options}
     table = load_dataset(dataset, path, sensitive=names, **chosen)
-    attributes: dict[str, dict[str, dict[str, float | None]]] = {}
-    for column, attribute in enumerate(table.attributes):
-        codes = table.groups[:, column]
-        rows = np.bincount(codes, minlength=attribute.size).tolist()
-        good = np.bincount(codes[table.y == 1], minlength=attribute.size).tolist()
-        attributes[attribute.name] = {
-            group: {"rows": n, "favourable": k, "base_rate": round(k / n, 3) if n else None}
-            for group, n, k in zip(attribute.groups, rows, good, strict=True)
-        }
-    good_rows = int(table.y.sum())
+    attributes = {}
+    for codes, attribute in zip(table.groups.T, table.attributes, strict=True):
+        labels = {group: table.y[codes == code] for code, group in enumerate(attribute.groups)}
+        attributes[attribute.name] = {group: _base_rate(y) for group, y in labels.items()}
+    whole = _base_rate(table.y)
     return {
         "name": entry.name,
         "title": entry.title or entry.name,
@@ -314,8 +314,8 @@ def describe(
         "label": table.task.label,
         "favourable": {
             "value": table.task.favourable,
-            "rows": good_rows,
-            "share": round(good_rows / len(table), 3),
+            "rows": whole["favourable"],
+            "share": whole["base_rate"],
         },
         "attributes": attributes,
         "options": _options(entry, options),

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Collection, Mapping, Sequence
@@ -86,8 +85,7 @@ def read_people(path: Path) -> pd.DataFrame:
     suffix = path.suffix.lower()
     try:
         if suffix == ".zip":
-            with path.open("rb") as file:
-                return read_archive(file, path.name)
+            return read_archive(path, path.name)
         if suffix in (".parquet", ".pq"):
             names = [name for name in pq.read_schema(path).names if name.upper() in _WANTED]
             return pd.read_parquet(path, columns=names).rename(columns=str.upper)
@@ -99,7 +97,7 @@ def read_people(path: Path) -> pd.DataFrame:
         raise DataError(f"cannot read {path}: {error.strerror}: give a readable file") from error
 
 
-def read_archive(file: IO[bytes], name: str) -> pd.DataFrame:
+def read_archive(file: Path | IO[bytes], name: str) -> pd.DataFrame:
     """Read the needed columns of the person records in a zip archive of the Bureau."""
     try:
         with zipfile.ZipFile(file) as archive:
@@ -299,7 +297,7 @@ class CensusDataset(sources.BuiltIn):
                     f"{self.name}: {state} {year} was never fetched, and offline forbids it: load "
                     "it once online, or give path="
                 )
-            table = entry.read_or_fetch(partial(self._fetch, year, state, entry.table.parent))
+            table = entry.read_or_fetch(partial(self._fetch, year, state))
             frames.append(pd.read_parquet(BytesIO(table.data)))
             sums[state] = str(table.manifest["archive_sha256"])
         frame = pd.concat(frames, ignore_index=True)
@@ -319,35 +317,35 @@ class CensusDataset(sources.BuiltIn):
         nothing = sources.Check(str(folder), "of what was fetched", None, False)
         return [table.check for table in tables] or [nothing]
 
-    def _fetch(self, year: int, state: str, folder: Path) -> tuple[bytes, dict[str, Any]]:
+    def _fetch(self, year: int, state: str) -> tuple[bytes, dict[str, Any]]:
         """Fetch a state's archive; return the reduced table as Parquet, and facts about it."""
         address = self.address.format(year=year, state=state.lower())
         _log.info("%s: fetching %s", self.name, address)
-        with tempfile.TemporaryFile(dir=folder, prefix=".archive-") as archive:
-            try:
-                sources.download(address, archive, limit=self.largest)
-            except sources.Unavailable as reason:
-                problem = f"cannot get {reason}; try again, or download the archives yourself and "
-                problem += "give their folder as path="
-                if reason.missing:
-                    problem = f"{reason}: the Bureau has no such file; check year and states (of "
-                    problem += "2020 there is no regular one-year file)"
-                raise DataError(f"{self.name}: {problem}") from reason
-            size, digest = archive.tell(), _sha256(archive)
-            table = self._reduced(archive, address, state)
+        try:
+            archive = sources.download(address, limit=self.largest)
+        except sources.Unavailable as reason:
+            problem = (
+                f"cannot get {reason}; try again, or download the archives yourself and give "
+            )
+            problem += "their folder as path="
+            if reason.missing:
+                problem = f"{reason}: the Bureau has no such file; check year and states (of 2020 "
+                problem += "there is no regular one-year file)"
+            raise DataError(f"{self.name}: {problem}") from reason
+        table = self._reduced(archive, address, state)
         rows = BytesIO()
         table.frame.to_parquet(rows, index=False)
         return rows.getvalue(), {
             "source": address,
-            "archive_sha256": digest,
-            "archive_bytes": size,
+            "archive_sha256": hashlib.sha256(archive).hexdigest(),
+            "archive_bytes": len(archive),
             "people": table.people,
             "rows": len(table.frame),
         }
 
-    def _reduced(self, file: IO[bytes], address: str, state: str) -> IncomeTable:
+    def _reduced(self, archive: bytes, address: str, state: str) -> IncomeTable:
         """Read an archive and check that it is what its address says."""
-        table = income_table(read_archive(file, address), address)
+        table = income_table(read_archive(BytesIO(archive), address), address)
         fewest, most = self.people
         if not fewest <= table.people <= most:
             raise DataError(
@@ -366,9 +364,8 @@ class CensusDataset(sources.BuiltIn):
         if path.is_dir():
             table, digest, kind = _folder(path, year, states)
         else:
-            table, kind = income_table(read_people(path), path.name), "a local file"
-            with path.open("rb") as file:
-                digest = _sha256(file)
+            table, digest = income_table(read_people(path), path.name), _sha256(path)
+            kind = "a local file"
         frame, present = table.frame, set(table.frame["STATE"].unique())
         if states is not None:
             require_known("state", states, present, DataError, where=path.name)
@@ -404,11 +401,9 @@ def _states(value: sources.OptionValue) -> tuple[str, ...]:
     return tuple(state for state in STATES if state in chosen)
 
 
-def _sha256(file: IO[bytes]) -> str:
-    file.seek(0)
-    digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
-    file.seek(0)
-    return digest
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _joined_sha256(year: int, sums: Mapping[str, str]) -> str:
@@ -428,11 +423,8 @@ def _folder(path: Path, year: int, states: Sequence[str] | None) -> tuple[Income
             raise _no_records(path, names)
     if not files:
         raise _no_records(path, _names(year, next(iter(STATES))))
-    tables, sums = [], {}
-    for state, file in files.items():
-        tables.append(income_table(read_people(file), file.name))
-        with file.open("rb") as content:
-            sums[state] = _sha256(content)
+    tables = [income_table(read_people(file), file.name) for file in files.values()]
+    sums = {state: _sha256(file) for state, file in files.items()}
     frame = pd.concat([table.frame for table in tables], ignore_index=True)
     people, reduced = sum(t.people for t in tables), any(t.reduced for t in tables)
     joined = IncomeTable(frame, people, reduced, merged={})

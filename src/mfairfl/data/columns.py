@@ -102,7 +102,7 @@ class Column:
 
     @cached_property
     def _cells(self) -> tuple[npt.NDArray[np.int32], Iterable[Any]]:
-        """Each row's position among the distinct cells, and these; an empty cell is at -1."""
+        """Each row's position among the distinct cells, and these; empty cells follow them."""
         try:
             codes, uniques = pd.factorize(self.series)
         except TypeError as error:
@@ -110,6 +110,7 @@ class Column:
                 f"{self.table}: column '{self.name}' holds nested values ({error}): "
                 "list it in ignore or split it into plain columns"
             ) from error
+        codes[codes < 0] = len(uniques)
         # int32: half the memory, for as long as the column lives. Plain str objects: walking an
         # Arrow array is slow.
         texts = uniques.tolist() if self.series.dtype == "str" else uniques
@@ -153,16 +154,15 @@ class Column:
     def strings(self) -> pd.Series[str]:
         """The same texts as a series, numbered from 0."""
         codes, texts = self._distinct
-        series = pd.Series(texts, dtype="str").take(np.where(codes < 0, len(texts) - 1, codes))
-        return series.reset_index(drop=True)
+        return pd.Series(texts, dtype="str").take(codes).reset_index(drop=True)
 
     @cached_property
     def counts(self) -> Counter[str]:
         """How many rows hold each text, a missing value as ``?``."""
         codes, texts = self._distinct
         counts: Counter[str] = Counter()
-        rows = np.bincount(codes + 1, minlength=len(texts)).tolist()
-        for text, n in zip([MISSING, *texts[:-1]], rows, strict=True):
+        rows = np.bincount(codes, minlength=len(texts)).tolist()
+        for text, n in zip(texts, rows, strict=True):
             counts[text] += n  # several cells may have one text
         return +counts
 

@@ -219,8 +219,8 @@ def _units(
     if len(varied) < 2:
         return
     rows = [column.values for column in varied.values()]
-    centre = _weighted_median([column.centre for column in varied.values()], rows)
-    spread = _weighted_median([column.spread for column in varied.values()], rows)
+    usual = [(column.centre, column.spread) for column in varied.values()]
+    centre, spread = np.quantile(usual, 0.5, axis=0, weights=rows, method="inverted_cdf").tolist()
     furthest = math.inf if only_by_factor else _FAR
     odd = {}
     for client, column in varied.items():
@@ -258,13 +258,6 @@ def _unit(column: ClientColumn, centre: float, spread: float) -> str:
         return ""
     times = f"{factor:.3g} times" if factor > 1 else f"1/{1 / factor:.3g}"
     return f", {times} as much"
-
-
-def _weighted_median(values: Sequence[float], weights: Sequence[int]) -> float:
-    """Return the lowest value with half of the weight at or below it."""
-    order = np.argsort(values, kind="stable")
-    reached = np.cumsum(np.asarray(weights)[order])
-    return float(np.asarray(values)[order][np.searchsorted(2 * reached, reached[-1])])
 
 
 def _spelling(name: str, clients: Mapping[str, ClientColumn]) -> Iterator[Difference]:

@@ -27,6 +27,8 @@ from mfairfl.data.values import (
 )
 from mfairfl.errors import DataError, first_problem, unknown
 
+SmallFloats = npt.NDArray[np.float32]
+
 NO_INPUT = -1
 """The code of a row whose category has no input: all inputs of its column are 0."""
 
@@ -55,12 +57,12 @@ class Inputs:
     array([[2., 0., 0., 0.]], dtype=float32)
     """
 
-    numbers: npt.NDArray[np.float32]
+    numbers: SmallFloats
     codes: npt.NDArray[np.int32]
     width: int
 
     @classmethod
-    def of(cls, X: Inputs | npt.NDArray[np.float32]) -> Inputs:
+    def of(cls, X: Inputs | SmallFloats) -> Inputs:
         """Return a dense array of all inputs, (n, width), as `Inputs`, without a copy."""
         if isinstance(X, Inputs):
             return X
@@ -84,7 +86,7 @@ class Inputs:
         """Return consecutive rows as views, or a copy of the rows at some positions."""
         return Inputs(self.numbers[rows], self.codes[rows], self.width)
 
-    def dense(self) -> npt.NDArray[np.float32]:
+    def dense(self) -> SmallFloats:
         """Return all inputs, (n, width): `numbers` itself, or a new array if there are codes."""
         if not self.codes.shape[1]:
             return self.numbers
@@ -389,8 +391,8 @@ class Encoder(StrictModel):
         rows
             Positions of the rows to encode; all if omitted.
         """
-        names = [column.name for column in (*self.numeric, *self.categorical)]
-        require_columns(X.columns, names, "features")
+        needed = [*(c.name for c in self.numeric), *(c.name for c in self.categorical)]
+        require_columns(X.columns, needed, "features")
         count = len(X) if rows is None else len(rows)
         d, g, width = self.layout
         out = Inputs(np.empty((count, d), np.float32), np.empty((count, g), np.int32), width)
@@ -407,13 +409,11 @@ class Encoder(StrictModel):
             first += len(fitted.input_names)
         return out
 
-    def transform(self, X: pd.DataFrame, rows: Integers | None = None) -> npt.NDArray[np.float32]:
+    def transform(self, X: pd.DataFrame, rows: Integers | None = None) -> SmallFloats:
         """Encode features as `encode` does, every input a number: it may take much more memory."""
         return self.encode(X, rows).dense()
 
-    def _encode_numbers(
-        self, X: pd.DataFrame, rows: Integers | None, out: npt.NDArray[np.float32]
-    ) -> None:
+    def _encode_numbers(self, X: pd.DataFrame, rows: Integers | None, out: SmallFloats) -> None:
         """Write the inputs of numeric columns."""
         mark = len(self.numeric)
         first = mark + sum(column.indicator for column in self.numeric)
@@ -460,7 +460,7 @@ class Encoder(StrictModel):
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
 
-def _standardised(column: Column, fitted: NumericColumn) -> npt.NDArray[np.float32]:
+def _standardised(column: Column, fitted: NumericColumn) -> SmallFloats:
     with np.errstate(over="ignore"):  # refused below
         scaled = (column.numbers - fitted.mean) / fitted.scale
     beyond = np.abs(scaled) > np.finfo(np.float32).max

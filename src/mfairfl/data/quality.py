@@ -127,12 +127,9 @@ def _counts(column: Distinct, y: Labels) -> Integers:
     Every other row of a label is in the first half.
     """
     size = len(column.uniques) + 1
-    counts = np.empty((2, 2, size), dtype=np.intp)
-    for label in (0, 1):
-        codes = column.codes[y == label]
-        for half in (0, 1):
-            counts[half, label] = np.roll(np.bincount(codes[half::2] + 1, minlength=size), -1)
-    return counts
+    half = pd.Series(y).groupby(y).cumcount().to_numpy() % 2
+    places = (2 * half + y) * size + column.codes % size
+    return np.bincount(places, minlength=4 * size).reshape(2, 2, size)
 
 
 def _by_threshold(numbers: Floats, counts: Integers) -> tuple[float, float]:
@@ -161,15 +158,11 @@ def _auc(scores: Floats, counts: Integers) -> float:
 
     `counts` are the rows of either label with each score.
     """
-    zeros, ones = counts.sum(axis=1).tolist()
-    if not ones or not zeros:
-        return 0.5
-    present = np.flatnonzero(counts.any(axis=0))
-    _, place = np.unique(scores[present], return_inverse=True)
-    rows = np.bincount(place, weights=counts.sum(axis=0)[present])
-    favourable = np.bincount(place, weights=counts[1][present])
-    ranks = np.cumsum(rows) - (rows - 1) / 2
-    return float(((ranks * favourable).sum() - ones * (ones + 1) / 2) / (ones * zeros))
+    _, places = np.unique(scores, return_inverse=True)
+    zeros, ones = (np.bincount(places, weights=rows) for rows in counts)
+    pairs = zeros.sum() * ones.sum()
+    below = np.cumsum(zeros) - zeros / 2
+    return float(ones @ below / pairs) if pairs else 0.5
 
 
 class Trap(NamedTuple):
@@ -299,13 +292,13 @@ def _repeats(
 
 def _same_numbers(X: pd.DataFrame, names: list[str]) -> Iterator[Trap]:
     """Yield numbers that are another column's in another unit."""
-    sample = X[names].iloc[:: max(1, len(X) // _SAMPLE)].to_numpy(dtype=np.float64)
-    means = np.nansum(sample, axis=0) / np.maximum((~np.isnan(sample)).sum(axis=0), 1)
-    centred = np.nan_to_num(sample - means)
-    norms = np.sqrt((centred**2).sum(axis=0))
-    close = np.abs(centred.T @ centred) > _SAME * np.outer(norms, norms)
+    if len(names) < 2:
+        return
+    sample = X[names].iloc[:: max(1, len(X) // _SAMPLE)].astype(np.float64)
+    with np.errstate(all="ignore"):  # a column may be constant in the sample
+        correlations = np.corrcoef(sample.fillna(sample.mean()), rowvar=False)
     repeats: set[str] = set()
-    for i, j in zip(*np.nonzero(np.triu(close, k=1)), strict=True):
+    for i, j in zip(*np.nonzero(np.triu(np.abs(correlations) > _SAME, k=1)), strict=True):
         first, second = names[i], names[j]
         if not {first, second} & repeats and _same(X[first], X[second]):
             repeats.add(second)
@@ -314,11 +307,10 @@ def _same_numbers(X: pd.DataFrame, names: list[str]) -> Iterator[Trap]:
 
 def _same(a: pd.Series[Any], b: pd.Series[Any]) -> bool:
     """Return whether two columns are one quantity, by ranks too: huge values prove nothing."""
-    both = a.notna() & b.notna()
-    if both.sum() < max(_ENOUGH, 0.99 * max(a.notna().sum(), b.notna().sum())):
+    pairs = pd.concat([a, b], axis=1).dropna()
+    if len(pairs) < max(_ENOUGH, 0.99 * max(a.count(), b.count())):
         return False
-    pairs = [a[both], b[both]], [a[both].rank(), b[both].rank()]
-    return all(abs(float(np.corrcoef(left, right)[0, 1])) > _SAME for left, right in pairs)
+    return all(abs(rows.corr().iloc[0, 1]) > _SAME for rows in (pairs, pairs.rank()))
 
 
 _LINES: dict[TrapKind, tuple[str, str, str]] = {

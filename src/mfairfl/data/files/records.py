@@ -252,16 +252,10 @@ def _read_plain(source: Decoded, delimiter: str, width: int, *, skip: int) -> pd
     if max(pc.max(pc.binary_length(c)).as_py() for c in table.columns) > csv.field_size_limit():
         return None
     if delimiter != " " and " " in text:
-        table = pa.table([_trimmed(column) for column in table.columns], names)
+        table = pa.table([pc.utf8_ltrim(column, " ") for column in table.columns], names)
     frame: pd.DataFrame = table.combine_chunks().to_pandas()
     frame.index = pd.RangeIndex(skip + 1, skip + 1 + lines, name="line")
     return frame
-
-
-def _trimmed(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Remove the spaces before cells; a column without any is not copied."""
-    spaced = pc.any(pc.starts_with(column, " ")).as_py()
-    return pc.utf8_ltrim(column, " ") if spaced else column
 
 
 def _sniff(text: str) -> str | None:
