@@ -7,7 +7,7 @@ same rules apply.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -110,12 +110,12 @@ def columns_of_sums(
     clients: Mapping[str, EncoderStatistics],
 ) -> dict[str, dict[str, ClientColumn]]:
     """Describe the columns of clients that sent sums."""
-    columns: dict[str, dict[str, ClientColumn]] = {}
+    columns = defaultdict[str, dict[str, ClientColumn]](dict)
     for client, sums in clients.items():
         for name, numbers in sums.numeric.items():
-            columns.setdefault(name, {})[client] = ClientColumn.sums(numbers)
+            columns[name][client] = ClientColumn.sums(numbers)
         for name, counts in sums.categorical.items():
-            columns.setdefault(name, {})[client] = ClientColumn.categories(counts)
+            columns[name][client] = ClientColumn.categories(counts)
     return columns
 
 
@@ -182,11 +182,11 @@ def _empty(name: str, clients: Mapping[str, ClientColumn]) -> Iterator[Differenc
 def _constant(name: str, clients: Mapping[str, ClientColumn]) -> Iterator[Difference]:
     """Find clients at which a column has one value, though the others' rows make that unlikely."""
     others = [column for column in clients.values() if column.only is None]
-    stuck: dict[str, list[str]] = {}
+    stuck = defaultdict[str, list[str]](list)
     for client, column in clients.items():
         value = column.only if others else None
         if value and _share(value, column.mean, others) ** column.values < _UNLIKELY:
-            stuck.setdefault(value, []).append(client)
+            stuck[value].append(client)
     for value, where in stuck.items():
         named = some_of([f"{client} ({clients[client].values:,} rows)" for client in where])
         message = (
@@ -285,9 +285,9 @@ def difference_lines(differences: Iterable[Difference]) -> list[tuple[Difference
     >>> difference_lines(many)[0][1].split(": list")[0]
     '5 columns have no value at a: x0, x1, x2 and 2 more'
     """
-    alike: dict[tuple[DifferenceKind, tuple[str, ...]], list[Difference]] = {}
+    alike = defaultdict[tuple[DifferenceKind, tuple[str, ...]], list[Difference]](list)
     for difference in differences:
-        alike.setdefault((difference.kind, difference.clients), []).append(difference)
+        alike[difference.kind, difference.clients].append(difference)
     lines: list[tuple[DifferenceKind, str]] = []
     for (kind, clients), same in alike.items():
         if len(same) <= 3:

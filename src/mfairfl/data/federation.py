@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -381,15 +382,12 @@ def _warnings(clients: Sequence[ClientRows]) -> Iterator[str]:
         names = [c.name for c in clients if (c.table.y[c.rows["train"]] == label).all()]
         yield from _line(names, f"every train label is {which}", f"only {which} train labels")
     for column, attribute in enumerate(clients[0].table.attributes):
-        lacking: dict[str, list[str]] = {group: [] for group in attribute.recorded}
-        for client in clients:
-            codes = np.unique(client.table.groups[client.rows["train"], column])
-            for group in set(lacking) - {attribute.groups[code] for code in codes}:
-                lacking[group].append(client.name)
+        present = {c.name: np.unique(c.table.groups[c.rows["train"], column]) for c in clients}
         # Groups that the same clients lack are named together.
-        together: dict[tuple[str, ...], list[str]] = {}
-        for group, names in lacking.items():
-            together.setdefault(tuple(names), []).append(group)
+        together = defaultdict[tuple[str, ...], list[str]](list)
+        for group in attribute.recorded:
+            code = attribute.groups.index(group)
+            together[tuple(c for c, codes in present.items() if code not in codes)].append(group)
         for names_of, groups in together.items():
             absent = f"no train row of {attribute.name} {some_of(groups, most=10)}"
             yield from _line(names_of, absent, absent)

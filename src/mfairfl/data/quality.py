@@ -310,7 +310,7 @@ def _same(a: pd.Series[Any], b: pd.Series[Any]) -> bool:
     pairs = pd.concat([a, b], axis=1).dropna()
     if len(pairs) < max(_ENOUGH, 0.99 * max(a.count(), b.count())):
         return False
-    return all(abs(rows.corr().iloc[0, 1]) > _SAME for rows in (pairs, pairs.rank()))
+    return all(abs(rows.corr().to_numpy()[0, 1]) > _SAME for rows in (pairs, pairs.rank()))
 
 
 _LINES: dict[TrapKind, tuple[str, str, str]] = {

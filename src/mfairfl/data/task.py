@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from mfairfl.data.values import MISSING, Policy, Reading, StrictModel, Text
 from mfairfl.errors import ConfigError, require_known
@@ -99,7 +99,8 @@ class Sensitive(StrictModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _default_name(cls, data: Any) -> Any:
+    def _of_column(cls, data: Any) -> Any:
+        data = {"column": data} if isinstance(data, str) else data
         if isinstance(data, dict) and not data.get("name") and "column" in data:
             return {**data, "name": data["column"]}
         return data
@@ -257,15 +258,10 @@ class Task(Reading):
     others_unfavourable: bool = False
     """Whether every label other than the favourable one is unfavourable."""
 
-    @model_validator(mode="before")
+    @field_validator("sensitive", mode="before")
     @classmethod
-    def _plain_names(cls, data: Any) -> Any:
-        sensitive = data.get("sensitive") if isinstance(data, dict) else None
-        sensitive = (sensitive,) if isinstance(sensitive, str) else sensitive  # needs no list
-        if isinstance(sensitive, list | tuple):
-            columns = [{"column": s} if isinstance(s, str) else s for s in sensitive]
-            return {**data, "sensitive": tuple(columns)}
-        return data
+    def _one_needs_no_list(cls, sensitive: Any) -> Any:
+        return (sensitive,) if isinstance(sensitive, str) else sensitive
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -253,8 +253,6 @@ def _number_pattern(decimal: str, thousands: str) -> re.Pattern[str]:
 
 def _parse_dates(texts: Sequence[str], written: str) -> Floats:
     """Return days since 1970-01-01, or hours since midnight for a time without a date."""
-    if not len(texts):
-        return np.empty(0)
     iso = written == "iso"
     plain = [text if not iso or _ISO.fullmatch(text) else None for text in texts]
     cells, style = pd.Series(plain, dtype="str"), "ISO8601" if iso else written
@@ -264,8 +262,7 @@ def _parse_dates(texts: Sequence[str], written: str) -> Floats:
         distances = (moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
     else:
         distances = (moments - moments.dt.normalize()) / pd.Timedelta(hours=1)
-    numbers = np.asarray(distances.to_numpy(dtype=np.float64, na_value=np.inf))
-    return np.where(np.isnan(numbers), np.inf, numbers)
+    return np.asarray(distances.fillna(np.inf), np.float64)
 
 
 @dataclass(frozen=True, slots=True)
