@@ -20,7 +20,6 @@ from mfairfl.data.sums import (
     finer_cuts,
     first_cuts,
 )
-from mfairfl.errors import DataError
 
 VALUES = st.one_of(
     st.integers(0, 20).map(float),
@@ -106,12 +105,6 @@ def test_histograms_add_up_in_any_order(shards, random):
         parts[at : at + 2] = [parts[at] + parts[at + 1]]
     assert parts[0].counts.tobytes() == pooled.counts.tobytes()
     assert parts[0].values.tobytes() == pooled.values.tobytes()
-
-
-def test_histograms_of_other_cuts_do_not_add():
-    one, other = (Histogram.of(np.arange(3.0), np.array([cut])) for cut in (1.0, 2.0))
-    with pytest.raises(DataError, match="other cuts"):
-        one + other
 
 
 @given(st.lists(st.integers(0, 9), max_size=40), st.integers(1, 6))

