@@ -220,7 +220,7 @@ def fitted_task(task: Task, frame: pd.DataFrame, *, coded: bool = False) -> Task
 
 
 def _groups(sensitive: Sensitive, codes: set[str], *, coded: bool) -> Sensitive:
-    """Leave out groups that no row is in, and names that a file's own codes do not bear."""
+    """Leave out groups that no row is in, and names if the file has codes of its own."""
     values, rest = sensitive.bin_of_value, sensitive.rest
     bins, groups = tuple[Bin, ...](), tuple(sorted(codes))
     if not coded:
@@ -358,7 +358,7 @@ class CensusDataset(sources.BuiltIn):
         return table
 
     def _local(self, path: Path, year: int, states: Sequence[str] | None) -> sources.RowsRead:
-        """Read the user's own file or folder; without `states` whatever states it holds."""
+        """Read the user's own file or folder; without `states`, all states it holds."""
         if not path.exists():
             raise DataError(f"no such file: {path}: give a Parquet, CSV or zip file, or a folder")
         if path.is_dir():

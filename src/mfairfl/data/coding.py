@@ -1,6 +1,6 @@
 """From raw columns to codes: the label, the groups, and rows whose value is missing.
 
-Each step adds lines to the table's `Remarks`: what was left out, filled in or made one.
+Each step adds lines to the table's `Remarks`: what was left out, filled in or merged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mfairfl.data.values import MISSING, Integers, Labels, Mask, Policy
 from mfairfl.errors import DataError, unknown
 
 ORDERED_LABELS = (["0", "1"], ["-1", "1"], ["False", "True"], ["false", "true"])
-"""Labels whose second value is the favourable one, whatever they are about."""
+"""Labels whose second value is the favourable one, regardless of their meaning."""
 
 _TRUE = frozenset({"true", "yes", "y", "t", "1"})
 _FALSE = frozenset({"false", "no", "n", "f", "0"})
@@ -59,14 +59,14 @@ class Remarks:
     treatment: list[Treated] = field(default_factory=list)
 
     def add(self, line: str, *, kind: TreatmentKind | None = None, warn: bool = False) -> None:
-        """Add a line as a note or as a warning; with a `kind` it says what was done to data."""
+        """Add a line as a note or as a warning; with a `kind` it is part of the treatment."""
         (self.warnings if warn else self.notes).append(line)
         if kind is not None:
             self.treatment.append(Treated(kind, line))
 
 
 def spelling(text: str) -> str:
-    """Return what a label means, whatever its case: true, True, yes and 1 are one answer.
+    """Return what a label means regardless of case: true, True, yes and 1 are one answer.
 
     Examples
     --------
@@ -303,7 +303,7 @@ class Gap(NamedTuple):
 def without_missing(
     columns: Columns, task: Task, remarks: Remarks, *, partial: bool
 ) -> tuple[Columns, Task, Integers | None]:
-    """Leave out rows without a label or a client, and do with other gaps as the policy says.
+    """Leave out rows without a label or a client, and apply the policy to other gaps.
 
     A feature without any value is refused, unless the table is one of several (`partial`).
 

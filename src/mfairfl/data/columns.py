@@ -51,7 +51,7 @@ class Column:
         The cells.
     rules : ColumnRules
         How they are read. Where they do not read every cell of a column of numbers, the notation
-        is found out (`recognised`); cells that are no numbers are then missing.
+        is found out (`recognised`); cells that are not numbers are then missing.
 
     Examples
     --------
@@ -243,7 +243,7 @@ class Column:
 
     @property
     def odd(self) -> Mapping[str, int]:
-        """The cells of a column of numbers that are none, and in how many rows each is."""
+        """The cells of a column of numbers that are not numbers, and in how many rows each is."""
         return {} if self.recognised is None else self.recognised.odd
 
     @property

@@ -25,7 +25,7 @@ DifferenceKind = Literal["rows", "units", "constant", "empty", "spelling", "clie
 
 _EMPTY = 0.95  # share of missing values
 _UNLIKELY = 1e-3
-_TIMES = 2.0  # a factor that is no matter of people
+_TIMES = 2.0  # a factor too large for a difference between people
 _VAST = 5.0  # one that is seen in long tails too
 _SURE = 0.2  # relative error of a centre
 _ALIKE = 1.6  # ratio of two spreads that are about equal
@@ -127,7 +127,7 @@ def find_differences(columns: Columns, *, sensitive: Collection[str] = ()) -> li
     columns
         What each client holds in each column.
     sensitive
-        Columns whose groups may well live apart: one group at a client is no finding.
+        Columns whose groups may well live apart: one group at a client is not reported.
 
     Examples
     --------

@@ -103,7 +103,7 @@ class Federation:
     `pool` holds every row once: the train rows of all clients in their order, then the validation
     rows, then the test rows. The clients' shards are slices of it. `notes` say how the data was
     prepared; `warnings` name clients that lack a group, a class or test rows; `treatment` has the
-    lines about what was dropped, filled in or made one, by kind.
+    lines about what was dropped, filled in or merged, by kind.
 
     Examples
     --------
@@ -266,7 +266,7 @@ def federation_from_tables(
     split = functools.partial(split_client, seed=seed, test=test, validation=validation)
     return assemble(
         joined,
-        [split(client, joined, own) for client, own in zip(tables, rows, strict=True)],
+        [split(client, joined, places) for client, places in zip(tables, rows, strict=True)],
         scheme="tables",
         seed=seed,
         options={"test": test, "validation": validation},
@@ -319,12 +319,13 @@ def assemble(
         The number by which a shard calls each row; its position in the table if omitted.
     """
     clients = sorted(clients, key=lambda client: client.name)
-    _require_both_labels(clients)
     config = encoding or EncoderConfig()
     if config != EncoderConfig():  # the default encoding is not an option of the federation
         options = {**options, "encoder": config.model_dump(mode="json")}
     together = {split: np.concatenate([c.rows[split] for c in clients]) for split in SPLITS}
-    encoder = _fitted(ClientRows("all", table, together), config)
+    everyone = ClientRows("all clients", table, together)
+    _require_both_labels(everyone)
+    encoder = _fitted(everyone, config)
     rows = np.concatenate(list(together.values()))
     inputs, y = encoder.encode(table.X, rows), table.y[rows]
     cells = table.cells_of(rows).astype(np.int32)
@@ -353,12 +354,11 @@ def assemble(
     )
 
 
-def _require_both_labels(clients: Sequence[ClientRows]) -> None:
+def _require_both_labels(clients: ClientRows) -> None:
     """Refuse rows that all have one label: there is nothing to learn, and nothing unfair."""
-    labels = {int(y) for c in clients for y in np.unique(c.table.y[c.rows["train"]])}
+    task, labels = clients.table.task, np.unique(clients.table.y[clients.rows["train"]])
     if len(labels) == 1:
-        task = clients[0].table.task
-        only = task.favourable if labels == {1} else task.unfavourable
+        only = task.favourable if labels[0] else task.unfavourable
         raise DataError(
             f"label column '{task.label}': every train row holds '{only}': a model needs rows "
             "with both values"

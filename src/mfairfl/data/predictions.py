@@ -319,7 +319,7 @@ def _decisions(columns: Columns, roles: PredictionColumns) -> Integers:
 
 
 def _pair(column: Column) -> dict[str, int] | None:
-    """Return codes of values whose second one is the favourable one, whatever they are about."""
+    """Return codes if the values are a pair whose second one is favourable in any column."""
     levels = column.levels.keys()
     pair = next((pair for pair in ORDERED_LABELS if levels <= set(pair)), None)
     return None if pair is None else {text: pair.index(text) for text in levels}

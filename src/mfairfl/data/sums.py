@@ -2,10 +2,10 @@
 
 Sums are exact: statistics of parts add up to those of the whole, bit for bit, in any order.
 
-For the edges of a column's bins a server proposes cuts; every client counts its rows between them,
-and says which value they hold where it is one only. The server sums, cuts crowded intervals finer,
-asks again, and derives the edges. They depend on the sums alone: however rows are spread over
-clients, the edges are the same.
+For the edges of a column's bins a server proposes cuts. Every client counts its rows between them,
+and names the value of the rows between two cuts if they share one. The server sums, cuts crowded
+intervals finer, asks again, and derives the edges. They depend on the sums alone: however rows are
+spread over clients, the edges are the same.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ class Histogram:
         A value is disclosed only if at least that many rows hold it.
         """
         counts = np.zeros_like(self.counts)
-        last, carried = len(counts) // 2, 0  # if all rows are too few: a place that says nothing
+        last, carried = len(counts) // 2, 0  # if all rows are too few: an uninformative place
         for i in np.flatnonzero(self.counts).tolist():
             carried += int(self.counts[i])
             if carried >= least:

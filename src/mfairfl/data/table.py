@@ -61,7 +61,7 @@ class Table:
     warnings
         What may twist the result: many rows left out, cells that could not be read.
     treatment
-        The lines about what was dropped, filled in or made one, by kind.
+        The lines about what was dropped, filled in or merged, by kind.
     places
         Where each row is in the file, from 0, if some were left out; None if none was.
 
@@ -355,8 +355,8 @@ def _read_numbers(
         settled, stated = columns[column.name].rules, task.rules(column.name)
         if settled != stated:
             codes = tuple(c for c in settled.missing_codes if c not in task.missing_codes)
-            own = {"missing_codes": codes, "missing": stated.missing}
-            rules[column.name] = settled.model_copy(update=own)
+            update = {"missing_codes": codes, "missing": stated.missing}
+            rules[column.name] = settled.model_copy(update=update)
     if not partial:
         task = task.model_copy(update={"columns": {**task.columns, **rules}})
     return columns, task

@@ -208,7 +208,7 @@ _CODES = 10  # numbers with no more distinct values may be codes, and words amon
 
 
 def parse(texts: Sequence[str], rules: ColumnRules) -> Floats:
-    """Return the number that each text stands for: nan if it is missing, inf if it is none.
+    """Return the number that each text stands for: nan if it is missing, inf if there is none.
 
     Examples
     --------
@@ -382,7 +382,7 @@ def _question(texts: Sequence[str], rules: ColumnRules) -> str:
 
 
 def _other_order(texts: Sequence[str], date: str) -> str:
-    """Return what dates mean if day and month are the other way, where all can be."""
+    """Return the question whether day and month are swapped, if every date can be read so."""
     other = {"%d/%m/%Y": "%m/%d/%Y", "%m/%d/%Y": "%d/%m/%Y"}.get(date)
     if other is None or not (np.abs(_parse_dates(texts, other)) <= LARGEST).all():
         return ""

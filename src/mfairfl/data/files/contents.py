@@ -258,7 +258,7 @@ def decode(path: Path, data: bytes, encoding: str | None) -> Decoded:
 
 
 def _guess(path: Path, data: bytes) -> str | None:
-    """Return the encoding that is most likely, if any is; what is no text at all is refused."""
+    """Return the encoding that is most likely, if any is; binary data is refused."""
     if _CONTROL.search(data):
         raise DataError(
             f"{path} is not text (binary data): save the table as CSV or Parquet, or give "
