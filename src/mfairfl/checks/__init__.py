@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -140,9 +140,7 @@ def _check(source: str | Path | Config) -> Iterator[Finding | ColumnFacts]:
     if not isinstance(config, Config):
         values, code = without_code(settings(config, {}))
         config, origin = make_config(values, str(source)), str(source)
-    yield from code_findings(code, "`mfairfl train` imports {}")
-    method = code.get("strategy.name", [config.strategy.name])[0]
-    yield Finding("ok", "settings", f"{origin}: strategy {method}")
+    yield from settings_findings(config, origin, code, "`mfairfl train` imports {}")
     if "data.name" not in code:  # without its code there are no rows to look at
         from mfairfl.checks.run_checks import check_run  # noqa: PLC0415 - loads PyTorch
 
@@ -150,6 +148,15 @@ def _check(source: str | Path | Config) -> Iterator[Finding | ColumnFacts]:
 
 
 # ------------------------------------------------------------------ what checks have in common
+
+
+def settings_findings(
+    config: Config, origin: str, code: Mapping[str, Sequence[str]], importer: str
+) -> Iterator[Finding]:
+    """Yield the method of a run's settings, after the code that they name; see `code_findings`."""
+    yield from code_findings(code, importer)
+    method = code.get("strategy.name", [config.strategy.name])[0]
+    yield Finding("ok", "settings", f"{origin}: strategy {method}")
 
 
 def server_findings(config: Config) -> Iterator[Finding]:

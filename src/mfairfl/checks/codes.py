@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -25,10 +26,9 @@ _NEGATIVE = frozenset({-1, *(-int(digit * n) for digit in "789" for n in range(1
 _HIGH = frozenset(
     {9, *(int(digit * n) for digit in "789" for n in range(2, 8)), 97, 98, 997, 998, 9997, 9998}
 )
-_TEXTS = frozenset(
-    {"na", "n/a", "n.a.", "#n/a", "<na>", "nan", "null", "none", "nil", "undefined", "no data"}
-    | {"unknown", "unk", "missing", "not available", "not known", "not recorded", "not reported"}
-    | {"-", "--", ".", "-1", "-9", "-99", "-999", "-9999"}
+_TEXT = re.compile(
+    r"na|#?n/a|n\.a\.|<na>|nan|null|none|nil|undefined|no data|unknown|unk|missing"
+    r"|not (available|known|recorded|reported)|--?|\.|-1|-9{1,4}"
 )
 _FEW = 3  # columns that get a line each
 _LONE = 5  # rows that any other value needs
@@ -82,7 +82,7 @@ def find_missing_codes(X: pd.DataFrame) -> list[MissingCodes]:
 
 def _text_codes(column: pd.Series[Any]) -> MissingCodes | None:
     counts = column.value_counts()
-    codes = sorted(level for level in counts.index if str(level).casefold() in _TEXTS)
+    codes = sorted(level for level in counts.index if _TEXT.fullmatch(str(level).casefold()))
     if not codes:
         return None
     return MissingCodes(str(column.name), tuple(codes), int(counts[codes].sum()))
@@ -179,15 +179,13 @@ def _number_lines(columns: list[MissingCodes]) -> list[str]:
 
 # ------------------------------------------------------------------ codes of categories
 
-_CODE_WORDS = frozenset(
-    {"education", "code", "codes", "cod", "cd", "zip", "zipcode", "postal", "postcode", "plz"}
-    | {"occ", "occp", "occupation", "industry", "naics", "naicsp", "isco", "nace", "sic", "icd"}
-    | {"region", "district", "county", "state", "country", "nation", "birthplace", "pobp", "city"}
-    | {"type", "category", "kind", "status", "position", "sector", "branch", "department", "dept"}
-    | {"race", "rac1p", "ethnicity", "religion", "marital", "marriage", "gender", "sex", "job"}
-    | {"relp", "relationship", "cow", "id", "channel", "purpose", "fips", "puma"}
+_CODE_WORD = re.compile(
+    r"education|codes?|cod|cd|zip|zipcode|postal|postcode|plz|occp?|occupation|industry|naicsp?"
+    r"|isco|nace|sic|icd|region|district|county|state|country|nation|birthplace|pobp|city|type"
+    r"|category|kind|status|position|sector|branch|department|dept|race|rac1p|ethnicity|religion"
+    r"|marital|marriage|gender|sex|job|relp|relationship|cow|id|channel|purpose|fips|puma"
 )
-_COUNT_WORDS = frozenset({"n", "num", "number", "count", "total", "avg", "mean", "years", "days"})
+_COUNT_WORD = re.compile(r"n|num|number|count|total|avg|mean|years|days")
 _MOST = 1000  # distinct values that codes have
 _SHARE = 0.05  # of the rows, unless the name says that they are codes
 _DIGITS = 3
@@ -218,8 +216,9 @@ def _are_codes(name: str, values: Floats, counts: Counts) -> bool:
     rows, whole = counts.sum(), (values == np.round(values)).all()
     if not whole or not 3 <= len(values) <= min(_MOST, rows / 2) or values[0] < 0:
         return False
-    words = set(words_of(name))
-    if _CODE_WORDS & (words | {name.casefold()}) and not _COUNT_WORDS & words:
+    words = words_of(name)
+    named = any(map(_CODE_WORD.fullmatch, [*words, name.casefold()]))
+    if named and not any(map(_COUNT_WORD.fullmatch, words)):
         return True
     few = bool(len(values) <= _SHARE * rows)
     alike = _DIGITS <= len(f"{values[0]:.0f}") == len(f"{values[-1]:.0f}")

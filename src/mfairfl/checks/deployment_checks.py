@@ -12,7 +12,14 @@ from typing import TypeVar
 import httpx
 from cryptography import x509
 
-from mfairfl.checks import Finding, Level, code_findings, server_findings, without_code
+from mfairfl.checks import (
+    Finding,
+    Level,
+    code_findings,
+    server_findings,
+    settings_findings,
+    without_code,
+)
 from mfairfl.checks.column_checks import ColumnFacts, column_facts, feature_findings
 from mfairfl.checks.run_checks import SMALL_GROUP
 from mfairfl.data.agreement import agree, describe_columns
@@ -206,9 +213,7 @@ def check_federation(file: Path) -> Iterator[Finding]:
     else:
         values, code = without_code(load_toml(settings.run))
         config = settings.config(values)
-        yield from code_findings(code, "the run imports {}")
-        method = code.get("strategy.name", [config.strategy.name])[0]
-        yield Finding("ok", "settings", f"{file}: strategy {method}")
+        yield from settings_findings(config, str(file), code, "the run imports {}")
         if not code:
             yield from server_findings(config)
     members = settings.members()

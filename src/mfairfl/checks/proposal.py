@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import os
 import re
 import tomllib
@@ -185,9 +184,8 @@ def tercile_bins(numbers: NDArray[np.float64]) -> tuple[Bin, ...]:
     """
     values = np.sort(numbers)
     ends = [0]
-    for share in (1 / 3, 2 / 3):
-        cut = values[math.ceil(round(share * len(values), 9)) - 1]
-        end = int(np.searchsorted(values, cut, side="right"))
+    cuts = np.quantile(values, (1 / 3, 2 / 3), method="inverted_cdf")
+    for end in np.searchsorted(values, cuts, side="right").tolist():
         # Ties may leave too few rows on a side; a group needs two members.
         if min(end - ends[-1], len(values) - end) >= 2:
             ends.append(end)

@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail("mfairfl needs a POSIX system: silos fork; use Linux or macOS, or WSL")
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     usage_error: type[Any] = typer.BadParameter.__bases__[0]  # its home differs between versions
-    with _spoken_warnings():
+    with _spoken():
         try:
             code = app(words, prog_name="mfairfl", standalone_mode=False)
         except MfairflError as error:
@@ -103,22 +103,30 @@ def _fail(message: str) -> int:
     return 2
 
 
+class _LogLines(logging.Handler):
+    """Prints what the package logs: warnings, and what is being fetched, which takes minutes."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a line."""
+        say("warning: " * (record.levelno >= logging.WARNING) + record.getMessage())
+
+
 @contextmanager
-def _spoken_warnings() -> Iterator[None]:
-    """Print the package's warnings as plain lines, without a place in the source."""
+def _spoken() -> Iterator[None]:
+    """Print the package's warnings and log as plain lines, without a place in the source."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         say(f"warning: {message}")
 
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setLevel(logging.WARNING)
-    handler.setFormatter(logging.Formatter("warning: %(message)s"))
-    logger = logging.getLogger("mfairfl")
+    handler, logger = _LogLines(logging.INFO), logging.getLogger("mfairfl")
+    before = logger.level
     logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = show
             yield
     finally:
+        logger.setLevel(before)
         logger.removeHandler(handler)

@@ -11,7 +11,7 @@ import typer
 from mfairfl.cli.deploy import journal_progress, silo_files
 from mfairfl.cli.flags import FILE_OPTIONS, Json, file_format, option_flags, parsed, split_names
 from mfairfl.cli.show import print_text
-from mfairfl.errors import ConfigError, require_extra
+from mfairfl.errors import ConfigError
 from mfairfl.report.audit_options import AUDIT_OPTIONS, ROW_OPTIONS
 from mfairfl.runs.options import Option, dotted, nested
 
@@ -19,17 +19,9 @@ if TYPE_CHECKING:
     from mfairfl.deployment.settings import AuditRequest
     from mfairfl.report.document import Document
 
-Baseline = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="AUDIT", help="Earlier audit: what has changed since?", rich_help_panel="Audit"
-    ),
-]
-Force = Annotated[bool, typer.Option("--force", help="Replace an audit in --out.")]
-
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...")],
+    runs: list[Path],
     *,
     out: Path | None = None,
     references: list[str] | None = None,
@@ -43,7 +35,7 @@ def report(
 
     Parameters
     ----------
-    runs
+    runs : RUN...
         Run folders: the one to judge, then those to compare with it.
     out
         Page to write, by default report.html in the first run's folder; the same as JSON and a
@@ -76,12 +68,12 @@ def report(
 
 @option_flags(AUDIT_OPTIONS | ROW_OPTIONS | FILE_OPTIONS)
 def audit(
-    rows: Annotated[Path, typer.Argument(metavar="P.csv")],
+    rows: Path,
     *,
     flags: Mapping[str, Any],
-    baseline: Baseline = None,
+    baseline: Path | None = None,
     out: Path | None = None,
-    force: Force = False,
+    force: bool = False,
     json: Json = False,
 ) -> None:
     """Measure how any model's decisions treat groups, with verdict, intervals and bounds.
@@ -92,10 +84,17 @@ def audit(
 
     Parameters
     ----------
-    rows
+    rows : P.csv
         One decision per row: CSV, Excel, JSON or Parquet, of any tool.
     out
         Folder for audit.html, audit.json and tables as CSV.
+    force
+        Replace an audit in --out.
+
+    Audit
+    -----
+    baseline : AUDIT
+        Earlier audit, to show what has changed since.
 
     Examples
     --------
@@ -151,15 +150,15 @@ def _show_audit(document: Document, out: Path | None, *, as_json: bool) -> None:
 
 @option_flags(AUDIT_OPTIONS)
 def deploy_audit(
-    file: Annotated[Path | None, typer.Argument(metavar="FEDERATION.toml")] = None,
+    file: Path | None = None,
     *,
     flags: Mapping[str, Any],
     run: Path | None = None,
-    silo: Annotated[list[str] | None, typer.Option(metavar="NAME=FILE")] = None,
+    silo: list[str] | None = None,
     min_rows: Annotated[int | None, typer.Option(min=1)] = None,
-    baseline: Baseline = None,
-    out: Annotated[Path, typer.Option()],
-    force: Force = False,
+    baseline: Path | None = None,
+    out: Path,
+    force: bool = False,
     json: Json = False,
 ) -> None:
     """At the coordinator: audit decisions over silos, from counts; no row moves.
@@ -171,16 +170,23 @@ def deploy_audit(
 
     Parameters
     ----------
-    file
+    file : FEDERATION.toml
         The coordinator's file.
     run
         Audit the model of this run folder: silos are sent it.
-    silo
+    silo : NAME=FILE
         Try it on this machine: a silo with its file; repeat it.
     min_rows
         With --silo: rows below which nothing is counted; 10.
     out
         Folder for audit.html, audit.json, tables and journal.
+    force
+        Replace an audit in --out.
+
+    Audit
+    -----
+    baseline : AUDIT
+        Earlier audit, to show what has changed since.
 
     Examples
     --------
@@ -188,7 +194,6 @@ def deploy_audit(
     mfairfl deploy audit federation.toml --run runs/adult --out audits/may
     mfairfl deploy audit --silo a=a.csv --silo b=b.csv --prediction D --sensitive sex --out try
     """
-    require_extra("flwr", "flower")
     files = silo_files(silo or ())
     if (file is None) == (not files):
         raise ConfigError("give FEDERATION.toml, or files of silos on this machine (--silo)")
@@ -203,8 +208,9 @@ def deploy_audit(
         from mfairfl.deployment.superlink import audit_federation  # noqa: PLC0415
 
         if file is None:
-            options: dict[str, Any] = {"min_rows": min_rows, "say": progress.note}
-            document = audit_local(request, files, out, follower=progress, **options)
+            document = audit_local(
+                request, files, out, min_rows=min_rows, follower=progress, say=progress.note
+            )
         else:
             document = audit_federation(file, request, out, progress)
     _show_audit(document, out, as_json=json)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -30,7 +30,7 @@ def init(
     label: str | None = None,
     favourable: str | None = None,
     others_unfavourable: bool = False,
-    sensitive: Annotated[str | None, typer.Option(metavar="NAME,...")] = None,
+    sensitive: str | None = None,
     client: str | None = None,
     out: Path | None = None,
     flags: Mapping[str, Any],
@@ -51,7 +51,7 @@ def init(
         The desirable label value.
     others_unfavourable
         Count every other label value as unfavourable.
-    sensitive
+    sensitive : NAME,...
         Sensitive columns: sex,age.
     client
         Column that holds each row's client.
@@ -82,12 +82,15 @@ def init(
         likely = [column for column in proposal.likely_sensitive(frame) if column != label]
         sensitive = _ask("sensitive", likely, "sensitive columns, separated by commas")
     if client is None and asking:
-        client = _ask_client(proposal.likely_client(frame))
+        likely_client = proposal.likely_client(frame) or _NONE
+        client = _ask(
+            "client", [likely_client], f"column that holds the client ({_NONE} for none)"
+        )
     draft = Task(
         label=label,
         favourable=favourable,
         sensitive=tuple(comma_list(sensitive)),
-        client=client,
+        client=None if client == _NONE else client,
         others_unfavourable=others_unfavourable,
     )
     proposed = proposal.propose(csv, content, draft)
@@ -114,12 +117,6 @@ def _print_proposal(proposed: Proposal, target: Path, *, as_json: bool) -> None:
     typer.echo(f"{target}: written. Next: mfairfl doctor {target}, then mfairfl train {target}")
 
 
-def _ask_client(likely: str) -> str | None:
-    question = f"column that holds the client ({_NONE} for none)"
-    answer: str = typer.prompt(question, default=likely or _NONE)
-    return None if answer.strip() == _NONE else answer.strip()
-
-
 def _checked(findings: Iterable[Finding], columns: Iterable[ColumnFacts]) -> dict[str, Any]:
     """Return findings and columns as JSON has them."""
     return {
@@ -139,9 +136,7 @@ def _ask(flag: str, options: Sequence[str], question: str) -> str:
     return answer.strip()
 
 
-def doctor(
-    file: Annotated[Path, typer.Argument(metavar="CONFIG.toml")], *, json: Json = False
-) -> None:
+def doctor(file: Path, *, json: Json = False) -> None:
     """Check settings and data without training: fail, warn, note and ok lines.
 
     The most important lines come first; a table at the end shows how each column is read. The file
@@ -150,7 +145,7 @@ def doctor(
 
     Parameters
     ----------
-    file
+    file : CONFIG.toml
         Settings to check.
 
     Examples

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from mfairfl.cli.flags import Json, command, examples, parse_sets
-from mfairfl.cli.show import print_json, print_table
+from mfairfl.cli.show import print_json, print_rows
 from mfairfl.errors import DataError
 
 app = typer.Typer(
@@ -20,7 +16,6 @@ app = typer.Typer(
     epilog=examples("mfairfl data list", "mfairfl data describe adult", "mfairfl data verify"),
 )
 
-Name = Annotated[str, typer.Argument(help="A name from `mfairfl data list`.")]
 Options = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="OPTION=VALUE", help="An option of the data set; repeatable."),
@@ -37,7 +32,6 @@ def list_(json: Json = False) -> None:
     mfairfl data list --json
     """
     from mfairfl.data import list_datasets  # noqa: PLC0415 - only when called
-    from mfairfl.display import DisplayTable  # noqa: PLC0415
 
     datasets = list_datasets()
     if json:
@@ -55,17 +49,19 @@ def list_(json: Json = False) -> None:
         for dataset in datasets
     ]
     heads = ["name", "data set", "rows", "sensitive attributes", "source"]
-    print_table(DisplayTable.of(heads, rows, numeric=[2], wrap=[1, 3]))
+    print_rows(heads, rows, numeric=[2], wrap=[1, 3])
 
 
 @command(app)
 def describe(
-    name: Name, *, path: Path | None = None, set_: Options = None, json: Json = False
+    name: str, *, path: Path | None = None, set_: Options = None, json: Json = False
 ) -> None:
     """Show rows, base rates by group, licence, citation and known pitfalls.
 
     Parameters
     ----------
+    name
+        A name from `mfairfl data list`.
     path
         Your own copy, instead of the bundled or fetched.
 
@@ -76,7 +72,6 @@ def describe(
     mfairfl data describe acs-income --set year=2018 --set states=VT,WY
     """
     from mfairfl.data import describe as facts_of  # noqa: PLC0415 - only when called
-    from mfairfl.display import DisplayTable  # noqa: PLC0415
 
     facts = facts_of(name, path, **parse_sets(set_ or ()))
     if json:
@@ -94,7 +89,7 @@ def describe(
             rate = "-" if n["base_rate"] is None else f"{n['base_rate']:.1%}"
             rows.append([attribute, group, n["rows"], n["favourable"], rate])
     heads = ["attribute", "group", "rows", "favourable", "base rate"]
-    print_table(DisplayTable.of(heads, rows, numeric=[2, 3, 4]))
+    print_rows(heads, rows, numeric=[2, 3, 4])
     options = [
         f"{key} = {','.join(value) if isinstance(value, tuple) else value}"
         for key, value in facts["options"].items()
@@ -108,25 +103,14 @@ def describe(
         typer.echo(f"beware: {trap}")
 
 
-@contextmanager
-def _logged() -> Iterator[None]:
-    """Print what is being fetched: many files take minutes."""
-    handler, logger = logging.StreamHandler(sys.stderr), logging.getLogger("mfairfl.data")
-    # `main` prints warnings.
-    handler.addFilter(lambda record: record.levelno < logging.WARNING)
-    before = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
-        logger.removeHandler(handler)
-
-
 @command(app)
-def fetch(name: Name, *, set_: Options = None, json: Json = False) -> None:
+def fetch(name: str, *, set_: Options = None, json: Json = False) -> None:
     """Download a data set once, check it and keep the needed columns.
+
+    Parameters
+    ----------
+    name
+        A name from `mfairfl data list`.
 
     Examples
     --------
@@ -136,8 +120,7 @@ def fetch(name: Name, *, set_: Options = None, json: Json = False) -> None:
     """
     from mfairfl.data import load_dataset  # noqa: PLC0415 - only when called
 
-    with _logged():
-        table = load_dataset(name, **parse_sets(set_ or ()))
+    table = load_dataset(name, **parse_sets(set_ or ()))
     facts = {"name": table.name, "rows": len(table), "sha256": table.sha256}
     if json:
         print_json(facts | {"source": table.notes[0]})

@@ -7,24 +7,22 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from mfairfl.cli.flags import (
-    ConfigFile,
     Json,
-    RunJson,
     command,
     configuration,
     default_folder,
     examples,
+    key_values,
     run_flags,
-    run_option,
 )
 from mfairfl.cli.progress import JournalProgress, stoppable, terminable
-from mfairfl.cli.show import print_json, print_table, print_text, say, terminal
-from mfairfl.errors import ConfigError, require_extra, unknown
+from mfairfl.cli.show import print_json, print_rows, print_text, say, terminal
+from mfairfl.errors import ConfigError, unknown
 
 if TYPE_CHECKING:
     from mfairfl.silo.ledger import LedgerLine
@@ -37,23 +35,18 @@ app = typer.Typer(
     ),
 )
 
-Federation = Annotated[
-    Path, typer.Argument(metavar="FEDERATION.toml", help="The coordinator's file.")
-]
-SiloFile = Annotated[Path, typer.Argument(metavar="SILO.toml", help="The silo's own file.")]
-
 
 @command(app)
 @run_flags()
 def local(
-    file: ConfigFile = None,
+    file: Path | None = None,
     *,
     flags: Mapping[str, Any],
-    silo: Annotated[list[str] | None, run_option(metavar="NAME=FILE")] = None,
-    out: Annotated[Path | None, run_option()] = None,
-    deadline: Annotated[float, run_option()] = 600,
-    policy: Annotated[Path | None, run_option()] = None,
-    json: RunJson = False,
+    silo: list[str] | None = None,
+    out: Path | None = None,
+    deadline: float = 600,
+    policy: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Run a whole federation on this machine: TLS, keys, one process per silo.
 
@@ -63,7 +56,12 @@ def local(
 
     Parameters
     ----------
-    silo
+    file : CONFIG.toml
+        Settings; flags override them.
+
+    Run
+    ---
+    silo : NAME=FILE
         A silo with its own file, instead of split rows; may be repeated.
     out
         Run folder; by default runs/DATA-STRATEGY-SCHEME-sSEED-silos.
@@ -71,13 +69,14 @@ def local(
         Seconds a request waits for replies.
     policy
         A policy.toml for every silo; by default they withhold nothing.
+    json
+        Print only run.json.
 
     Examples
     --------
     mfairfl deploy local --data adult --clients 3
     mfairfl deploy local my.toml --silo north=north.csv --silo south=south.csv
     """
-    require_extra("flwr", "flower")
     files = silo_files(silo or ())
     config = configuration(file, flags, needs_data=not files)
     folder = Path(f"{default_folder(config)}-silos") if out is None else out
@@ -86,9 +85,15 @@ def local(
         from mfairfl.deployment.local import run_local  # noqa: PLC0415 - loads Flower
         from mfairfl.silo.policy import OPEN, read_policy  # noqa: PLC0415
 
-        options: dict[str, Any] = {"silos": files or None, "deadline": deadline}
-        options["policy"] = OPEN if policy is None else read_policy(policy)
-        record = run_local(config, folder, follower=progress, say=progress.note, **options)
+        record = run_local(
+            config,
+            folder,
+            silos=files or None,
+            deadline=deadline,
+            policy=OPEN if policy is None else read_policy(policy),
+            follower=progress,
+            say=progress.note,
+        )
     from mfairfl.cli.run_result import print_run  # noqa: PLC0415 - loads pandas
 
     print_run(record, folder, as_json=json)
@@ -97,14 +102,11 @@ def local(
 def silo_files(pairs: Sequence[str]) -> dict[str, Path]:
     """Read the values of --silo."""
     files: dict[str, Path] = {}
-    for pair in pairs:
-        name, equals, path = pair.partition("=")
-        if not equals or not name or not path:
-            raise ConfigError(f"--silo {pair}: write NAME=FILE, for example north=north.csv")
+    for name, path in key_values("silo", pairs, "NAME=FILE, for example north=north.csv"):
         if name in files:
-            raise ConfigError(f"--silo {pair}: silo '{name}' appears twice")
+            raise ConfigError(f"--silo {name}={path}: silo '{name}' appears twice")
         if not Path(path).is_file():
-            raise ConfigError(f"--silo {pair}: no such file")
+            raise ConfigError(f"--silo {name}={path}: no such file")
         files[name] = Path(path)
     return files
 
@@ -118,7 +120,7 @@ def journal_progress(*, quiet: bool) -> Iterator[JournalProgress]:
 
 @command(app)
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR")],
+    folder: Path,
     *,
     silo: list[str],
     host: str,
@@ -129,7 +131,7 @@ def init(
 
     Parameters
     ----------
-    folder
+    folder : DIR
         New or empty folder to write.
     silo
         Name of a silo; repeat it for each silo.
@@ -145,7 +147,6 @@ def init(
     mfairfl deploy init credit --silo north --silo south --host fl.example.org
     mfairfl deploy init credit --silo north --silo south --host 10.0.0.5 --run my.toml
     """
-    require_extra("flwr", "flower")
     from mfairfl.deployment.consortium import write_consortium  # noqa: PLC0415
 
     write_consortium(folder, silos=silo, host=host, port=port, run=run)
@@ -165,7 +166,6 @@ def key(path: Path) -> None:
     --------
     mfairfl deploy key key
     """
-    require_extra("flwr", "flower")
     from mfairfl.deployment.keys import make_key  # noqa: PLC0415
 
     public = make_key(path)
@@ -173,14 +173,12 @@ def key(path: Path) -> None:
 
 
 @command(app)
-def certificates(
-    folder: Annotated[Path, typer.Argument(metavar="DIR")], *, host: list[str]
-) -> None:
+def certificates(folder: Path, *, host: list[str]) -> None:
     """At the coordinator: create an authority and a server certificate (two years).
 
     Parameters
     ----------
-    folder
+    folder : DIR
         Folder to write.
     host
         Name or address silos use; may be repeated.
@@ -189,7 +187,6 @@ def certificates(
     --------
     mfairfl deploy certificates certificates --host fl.example.org
     """
-    require_extra("flwr", "flower")
     from mfairfl.deployment.keys import make_certificates  # noqa: PLC0415
 
     make_certificates(folder, host)
@@ -197,14 +194,18 @@ def certificates(
 
 
 @command(app)
-def server(file: Federation) -> None:
+def server(file: Path) -> None:
     """At the coordinator: run Flower's server and the public gate until stopped.
+
+    Parameters
+    ----------
+    file : FEDERATION.toml
+        The coordinator's file.
 
     Examples
     --------
     mfairfl deploy server federation.toml
     """
-    require_extra("flwr", "flower")
     from mfairfl.deployment.local import servers  # noqa: PLC0415 - loads Flower
     from mfairfl.deployment.process_groups import require_running  # noqa: PLC0415
     from mfairfl.deployment.settings import load_federation  # noqa: PLC0415
@@ -221,14 +222,18 @@ def server(file: Federation) -> None:
 
 
 @command(app)
-def silo(file: SiloFile) -> None:
+def silo(file: Path) -> None:
     """At a silo: serve the coordinator's requests until stopped. First run `mfairfl doctor`.
+
+    Parameters
+    ----------
+    file : SILO.toml
+        The silo's own file.
 
     Examples
     --------
     mfairfl deploy silo silo.toml
     """
-    require_extra("flwr", "flower")
     from mfairfl.deployment.processes import silo_command, supernode_command  # noqa: PLC0415
     from mfairfl.silo.silo_file import load_silo  # noqa: PLC0415
 
@@ -239,14 +244,20 @@ def silo(file: SiloFile) -> None:
 
 
 @command(app)
-def run(file: Federation, *, json: RunJson = False) -> None:
+def run(file: Path, *, json: bool = False) -> None:
     """At the coordinator: train over the silos that are online, or resume a stopped run.
+
+    Parameters
+    ----------
+    file : FEDERATION.toml
+        The coordinator's file.
+    json
+        Print only run.json.
 
     Examples
     --------
     mfairfl deploy run federation.toml
     """
-    require_extra("flwr", "flower")
     from mfairfl.deployment.settings import load_federation  # noqa: PLC0415
 
     settings = load_federation(file)
@@ -260,13 +271,15 @@ def run(file: Federation, *, json: RunJson = False) -> None:
 
 
 @command(app)
-def revoke(name: str, file: Federation = Path("federation.toml")) -> None:
+def revoke(name: str, file: Path = Path("federation.toml")) -> None:
     """At the coordinator: a silo's key no longer counts, in this run and all later ones.
 
     The same key cannot be enrolled again. With a new key, the silo can come back.
 
     Parameters
     ----------
+    file : FEDERATION.toml
+        The coordinator's file.
     name
         The silo whose key is revoked.
 
@@ -274,7 +287,6 @@ def revoke(name: str, file: Federation = Path("federation.toml")) -> None:
     --------
     mfairfl deploy revoke west federation.toml
     """
-    require_extra("flwr", "flower")
     from mfairfl.deployment.settings import load_federation  # noqa: PLC0415
     from mfairfl.deployment.superlink import revoke_key  # noqa: PLC0415 - loads Flower
 
@@ -286,9 +298,9 @@ def revoke(name: str, file: Federation = Path("federation.toml")) -> None:
 
 @command(app)
 def ledger(
-    file: SiloFile,
+    file: Path,
     *,
-    run: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    run: str | None = None,
     json: Json = False,
 ) -> None:
     """At a silo: show what it answered the coordinator, and what it refused.
@@ -299,7 +311,9 @@ def ledger(
 
     Parameters
     ----------
-    run
+    file : SILO.toml
+        The silo's own file.
+    run : NAME
         Only the requests of this run.
 
     Examples
@@ -324,10 +338,8 @@ def ledger(
     if not chain.lines:
         typer.echo(f"{stored.path}: nothing was answered or refused yet")
         return
-    from mfairfl.display import DisplayTable  # noqa: PLC0415 - loads pandas
-
     heads = ["time (UTC)", "run", "kind", "about", "smallest set", "models", "bytes"]
-    print_table(DisplayTable.of(heads, map(_row, lines), numeric=[4, 5, 6], wrap=[3]))
+    print_rows(heads, map(_row, lines), numeric=[4, 5, 6], wrap=[3])
     typer.echo(", ".join(f"{name}: {count:,}" for name, count in totals.items()))
     typer.echo(f"the chain holds, {len(chain.lines):,} lines; SHA-256 of the last: {chain.head}")
     if chain.torn:

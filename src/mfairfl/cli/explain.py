@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from inspect import getdoc, getmodule
-from typing import Annotated
 
 import typer
 
 from mfairfl.cli.flags import Json
-from mfairfl.cli.show import print_json, print_table, print_text, say
+from mfairfl.cli.show import print_json, print_rows, print_text, say
 from mfairfl.errors import ConfigError
 from mfairfl.runs.options import dotted
 
 
 def explain(
-    word: Annotated[list[str] | None, typer.Argument(metavar="[WORD]")] = None,
+    word: list[str] | None = None,
     *,
     json: Json = False,
 ) -> None:
@@ -53,15 +52,11 @@ def explain(
     if json:
         print_json([asdict(entry) for entry in entries])
         return
-    from mfairfl.display import DisplayTable  # noqa: PLC0415 - loads pandas
-
     rows = [[entry.name, entry.short] for entry in entries]
-    print_table(DisplayTable.of(["word", "meaning"], rows, wrap=[1]))
+    print_rows(["word", "meaning"], rows, wrap=[1])
 
 
-def strategies(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None, *, json: Json = False
-) -> None:
+def strategies(name: str | None = None, *, json: Json = False) -> None:
     """List the methods: paper, what each protects, what the server sees; or explain one.
 
     Methods of other installed packages are listed too.
@@ -83,7 +78,6 @@ def strategies(
 
 
 def _list_strategies(*, as_json: bool) -> None:
-    from mfairfl.display import DisplayTable  # noqa: PLC0415 - only when called
     from mfairfl.strategies import available, describe  # noqa: PLC0415
 
     cards = {}
@@ -101,7 +95,7 @@ def _list_strategies(*, as_json: bool) -> None:
         seen = "rows" if card.trains_on == "pooled" else updates[card.reveals]
         rows.append([name, card.title, card.paper, card.protects, seen])
     heads = ["name", "method", "paper", "protects", "sees"]
-    print_table(DisplayTable.of(heads, rows, wrap=[1, 2, 3]))
+    print_rows(heads, rows, wrap=[1, 2, 3])
     print_text(
         "sees: what the server must see; where it is sums, a secure sum of the updates is "
         "enough. `mfairfl strategies NAME` explains a method."
@@ -110,7 +104,6 @@ def _list_strategies(*, as_json: bool) -> None:
 
 def _explain_strategy(name: str, *, as_json: bool) -> None:
     """Print a method's rule, its hyper-parameters, and what the server sees."""
-    from mfairfl.display import DisplayTable  # noqa: PLC0415 - only when called
     from mfairfl.runs.manifest import manifest  # noqa: PLC0415
     from mfairfl.strategies import create, describe, grids  # noqa: PLC0415
 
@@ -131,7 +124,7 @@ def _explain_strategy(name: str, *, as_json: bool) -> None:
         [f"strategy.{key}", str(value["default"]), ", ".join(map(str, value["grid"]))]
         for key, value in values.items()
     ]
-    print_table(DisplayTable.of(["hyper-parameter", "default", "tuned over"], rows, wrap=[2]))
+    print_rows(["hyper-parameter", "default", "tuned over"], rows, wrap=[2])
     typer.echo("What the server sees of each client, with the usual settings:")
     for line in seen:
         print_text(f"- {line.sentence}")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
-from functools import partial, reduce, wraps
+from functools import reduce, wraps
 from inspect import Parameter, Signature, getdoc, signature
 from itertools import chain
 from operator import or_
@@ -21,13 +21,9 @@ if TYPE_CHECKING:
     from mfairfl.data.files import FileFormat
     from mfairfl.runs.config import Config
 
-ConfigFile = Annotated[
-    Path | None, typer.Argument(metavar="CONFIG.toml", help="Settings; flags override them.")
-]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-run_option = partial(typer.Option, rich_help_panel="Run")
-RunJson = Annotated[bool, run_option("--json", help="Print only run.json.")]
 Command = Callable[..., None]
+_PARAMETER = re.compile(r"^(\w+)(?: : (.+))?\n((?: {4}.+\n?)+)", re.MULTILINE)
 
 _FILE_HELP = {
     n: OPTIONS[n].help.removeprefix("With --csv: ")
@@ -49,14 +45,20 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Command], Co
     """Add a command; its docstring is its help, with a text for each parameter, and examples.
 
     A parameter without an annotation for Typer is an argument, or a flag if it is keyword-only.
+    After its name, the docstring may state what the help shows in place of a value
+    (``silo : NAME=FILE``). Further sections with parameters are panels of the help.
     """
 
     def add(function: Command) -> Command:
         text, *sections = re.split(r"\n\n(\w+)\n-+\n", getdoc(function) or "")
         section = dict(zip(sections[::2], sections[1::2], strict=True))
-        texts = dict(re.findall(r"^(\w+)\n((?: {4}.+\n?)+)", section.get("Parameters", ""), re.M))
+        shown: dict[str, dict[str, str]] = {}
+        for heading, body in section.items():
+            panel = {} if heading == "Parameters" else {"rich_help_panel": heading}
+            for parameter, metavar, lines in _PARAMETER.findall(body):
+                shown[parameter] = {"metavar": metavar, "help": " ".join(lines.split()), **panel}
         parameters = signature(function, eval_str=True).parameters.values()
-        described = [_described(item, texts.get(item.name, "")) for item in parameters]
+        described = [_described(item, shown.get(item.name, {})) for item in parameters]
         function.__signature__ = Signature(described)  # type: ignore[attr-defined] # read by Typer
         epilog = examples(*section.get("Examples", "").splitlines())
         return app.command(name, help=text, epilog=epilog)(function)
@@ -64,8 +66,8 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Command], Co
     return add
 
 
-def _described(parameter: Parameter, text: str) -> Parameter:
-    """Return a parameter with its help, as Typer reads it."""
+def _described(parameter: Parameter, shown: Mapping[str, str]) -> Parameter:
+    """Return a parameter with what the help shows of it, as Typer reads it."""
     kind, info = parameter.annotation, typer.Argument()
     if get_origin(kind) is Annotated:
         kind, info = get_args(kind)
@@ -73,7 +75,9 @@ def _described(parameter: Parameter, text: str) -> Parameter:
         switch = [f"--{parameter.name.replace('_', '-')}"] * (kind is bool)  # without a --no-...
         info = typer.Option(*switch)
     info = copy(info)
-    info.help = " ".join(text.split()) or info.help
+    for key, value in shown.items():
+        if value:
+            setattr(info, key, value)
     return parameter.replace(annotation=Annotated[kind, info])
 
 
@@ -174,13 +178,17 @@ def parse_sets(pairs: Sequence[str]) -> dict[str, Any]:
     >>> parse_sets(["strategy.beta=0.6", "model.kind=logistic"])
     {'strategy.beta': 0.6, 'model.kind': 'logistic'}
     """
-    values = {}
+    named = key_values("set", pairs, "key=value, for example strategy.beta=0.6")
+    return {key: toml_value(value) for key, value in named}
+
+
+def key_values(flag: str, pairs: Sequence[str], form: str) -> Iterator[tuple[str, str]]:
+    """Yield the two sides of each value of a flag; `form` says what such a value looks like."""
     for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise ConfigError(f"--set {pair}: write key=value, for example strategy.beta=0.6")
-        values[key.strip()] = toml_value(value.strip())
-    return values
+        key, _, value = map(str.strip, pair.partition("="))
+        if not key or not value:
+            raise ConfigError(f"--{flag} {pair}: write {form}")
+        yield key, value
 
 
 def split_names(names: Sequence[str], columns: Collection[str]) -> list[str]:

@@ -134,6 +134,11 @@ class Bar:
         self._bar.reset(self._id, total=total, completed=done)
         self._bar.start()
 
+    def start_rounds(self, what: str, rounds: int, done: int) -> None:
+        """Start the bar of a run, with a line that names the round from which it resumes."""
+        self.note(f"{what}, resuming after round {done}" if done else what)
+        self.start(rounds, done)
+
     def show(self, name: str, numbers: Sequence[str], done: float | None = None) -> None:
         """Move the bar, and show a name with as many numbers as fit beside it."""
         text = ""
@@ -182,9 +187,7 @@ class RoundProgress(Bar):
     def on_start(self, setup: Setup, state: RunState) -> None:
         """Show the run's folder, and the round from which it resumes."""
         self.started = True
-        where = f", resuming after round {state.round}" if state.round else ""
-        self.note(f"run folder: {self._folder}{where}")
-        self.start(setup.rounds, state.round)
+        self.start_rounds(f"run folder: {self._folder}", setup.rounds, state.round)
 
     def on_round(self, setup: Setup, state: RunState, record: RoundRecord) -> None:
         """Show the round's numbers on train rows."""
@@ -209,9 +212,8 @@ class JournalProgress(Bar):
             case "auditing":
                 self.note(f"online: {', '.join(line['online'])}; asking for counts")
             case "started":
-                where = f", resuming after round {line['round']}" if line["round"] else ""
-                self.note(f"training with {', '.join(line['clients'])}{where}")
-                self.start(line["rounds"], line["round"])
+                what = f"training with {', '.join(line['clients'])}"
+                self.start_rounds(what, line["rounds"], line["round"])
             case "round":
                 self.show_round(line["round"], line["rounds"], line)
             case "warning":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from mfairfl.cli.show import HINT, print_note, print_table, print_text
+from mfairfl.cli.show import HINT, print_note, print_rows, print_table, print_text
 from mfairfl.display import Cell, DisplayTable, Head
 from mfairfl.display.numbers import DECIMAL
 from mfairfl.display.tables import Entry
@@ -168,7 +168,7 @@ def _print_clients(table: MetricTable, goal: Sequence[str]) -> None:
         rows.append([client.name, client.rows, DECIMAL.one(accuracy.value), _interval(accuracy)])
         rows[-1] += _values(client, numbers.values())
     _print_meanings(words)
-    print_table(DisplayTable.of(heads, rows, numeric=[1, 2, *range(4, len(heads))]))
+    print_rows(heads, rows, numeric=[1, 2, *range(4, len(heads))])
 
 
 def _print_groups(table: MetricTable) -> None:
@@ -179,7 +179,7 @@ def _print_groups(table: MetricTable) -> None:
         for group in section.groups
     ]
     _print_meanings({word: _RATES[word] for word in ("true pos.", "false pos.", "calib. error")})
-    print_table(DisplayTable.of(heads, rows, numeric=range(2, len(heads))))
+    print_rows(heads, rows, numeric=range(2, len(heads)))
 
 
 def _values(part: Slice, names: Iterable[str]) -> list[Entry]:

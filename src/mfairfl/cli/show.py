@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from textwrap import fill, indent
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from rich.text import Text
 if TYPE_CHECKING:  # `mfairfl --help` shows no table
     from mfairfl.checks.column_checks import ColumnFacts
     from mfairfl.display import DisplayTable, Head
+    from mfairfl.display.tables import Entry
 
 PIPE_WIDTH, READABLE = 120, 90
 INTERRUPTED = 130  # exit code
@@ -54,6 +55,19 @@ def print_note(text: str) -> None:
 def print_json(value: Any) -> None:
     """Print JSON to standard output; nan is refused."""
     typer.echo(json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def print_rows(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[Entry]],
+    *,
+    numeric: Collection[int] = (),
+    wrap: Collection[int] = (),
+) -> None:
+    """Print a table by the headings of its columns, as `DisplayTable.of` takes them."""
+    from mfairfl.display import DisplayTable  # noqa: PLC0415 - loads pandas
+
+    print_table(DisplayTable.of(heads, rows, numeric=numeric, wrap=wrap))
 
 
 def print_table(table: DisplayTable) -> None:
@@ -106,8 +120,6 @@ def _widths(columns: Sequence[Head], rows: Sequence[Sequence[str]], room: int) -
 
 def print_columns(columns: Sequence[ColumnFacts]) -> None:
     """Print what was made of each column of a file; long examples are cut."""
-    from mfairfl.display import DisplayTable  # noqa: PLC0415 - loads pandas
-
     head = ["column", "role", "type", "missing", "values"]
     rows = [[c.name, c.role, c.type, f"{c.missing:,}", c.extent] for c in columns]
     used = sum(max(map(len, cells)) + len(_GAP) for cells in zip(head, *rows, strict=True))
@@ -115,4 +127,4 @@ def print_columns(columns: Sequence[ColumnFacts]) -> None:
     for row, column in zip(rows, columns, strict=True):
         example = column.example
         row.append(example if len(example) <= room else f"{example[: room - 1]}…")
-    print_table(DisplayTable.of([*head, "example"], rows, numeric=[3]))
+    print_rows([*head, "example"], rows, numeric=[3])

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mfairfl.cli.flags import ConfigFile, Json, configuration, default_folder, run_flags
+from mfairfl.cli.flags import (
+    Json,
+    configuration,
+    default_folder,
+    key_values,
+    run_flags,
+)
 from mfairfl.cli.progress import ManyRuns, TrialProgress, stoppable
-from mfairfl.cli.show import print_json, print_table, print_text, say, terminal
+from mfairfl.cli.show import print_json, print_rows, print_text, say, terminal
 from mfairfl.errors import ConfigError, require_extra
 from mfairfl.runs.options import OPTIONS, comma_list, toml_value
 
@@ -20,13 +25,12 @@ if TYPE_CHECKING:
     from mfairfl.experiments.search.space import Choices, Range
     from mfairfl.experiments.search.trials import SearchResult, SearchTrial
 
+_FORMS = "key=a,b,c or key=low:high or key=low:high:log"
 Seeds = Annotated[int | None, typer.Option(min=1)]
-_search = partial(typer.Option, rich_help_panel="Search")
-_study = partial(typer.Option, rich_help_panel="Study")
 
 
 def compare(
-    what: Annotated[list[Path], typer.Argument(metavar="STUDY.toml | RUN RUN...")],
+    what: list[Path],
     *,
     seeds: Seeds = None,
     out: Path | None = None,
@@ -46,7 +50,7 @@ def compare(
 
     Parameters
     ----------
-    what
+    what : STUDY.toml | RUN RUN...
         A study file (data, strategies, seeds, ...), or two or more run folders.
     seeds
         Number of seeds; overrides the study file.
@@ -104,7 +108,7 @@ def _carry_out(file: Path, seeds: int | None, out: Path | None, *, as_json: bool
 
 
 def reproduce(
-    what: Annotated[list[str], typer.Argument(metavar="WHAT...")],
+    what: list[str],
     *,
     quick: bool = False,
     seeds: Seeds = None,
@@ -169,18 +173,18 @@ def reproduce(
 
 @run_flags(but=["tolerance"])
 def tune(
-    file: ConfigFile = None,
+    file: Path | None = None,
     *,
     flags: Mapping[str, Any],
-    trials: Annotated[int, _search(min=1)] = 30,
-    folds: Annotated[int, _search(min=2)] = 3,
-    search: Annotated[list[str] | None, _search(metavar="KEY=VALUES")] = None,
-    metric: Annotated[str | None, _search()] = None,
-    tolerance: Annotated[float, _search(min=0, max=1)] = 0.01,
-    study: Annotated[str | None, _study()] = None,
-    storage: Annotated[str | None, _study(metavar="URL")] = None,
-    out: Annotated[Path | None, _study()] = None,
-    json: Annotated[bool, _study("--json", help="Print JSON instead of text.")] = False,
+    trials: Annotated[int, typer.Option(min=1)] = 30,
+    folds: Annotated[int, typer.Option(min=2)] = 3,
+    search: list[str] | None = None,
+    metric: str | None = None,
+    tolerance: Annotated[float, typer.Option(min=0, max=1)] = 0.01,
+    study: str | None = None,
+    storage: str | None = None,
+    out: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Search hyper-parameters by cross-validation; test rows are not used.
 
@@ -189,11 +193,16 @@ def tune(
 
     Parameters
     ----------
+    file : CONFIG.toml
+        Settings; flags override them.
+
+    Search
+    ------
     trials
         Complete trials wanted in total.
     folds
         Folds of the train rows.
-    search
+    search : KEY=VALUES
         Replace or add a key: strategy.beta=0.4,0.8, training.lr=0.001:0.1:log,
         training.local_epochs=1:10
     metric
@@ -201,13 +210,18 @@ def tune(
         client_accuracy_std for methods that protect clients only.
     tolerance
         Largest acceptable violation.
+
+    Study
+    -----
     study
         Name of the study; by default DATA-STRATEGY-SCHEME-sSEED.
-    storage
+    storage : URL
         Database to share a study: postgresql://... or sqlite:///...; by default a file in the
         --out folder.
     out
         Folder of this process; by default runs/tune-STUDY.
+    json
+        Print JSON instead of text.
 
     Examples
     --------
@@ -253,16 +267,11 @@ def parse_search(pairs: Sequence[str]) -> dict[str, Choices | Range]:
     {'strategy.beta': Choices(values=(0.4, 0.8)), 'model.hidden': Choices(values=([32], [8, 8]))}
     """
     space: dict[str, Choices | Range] = {}
-    for pair in pairs:
-        key, equals, text = (part.strip() for part in pair.partition("="))
-        if not equals or not key or not text:
-            raise ConfigError(
-                f"--search {pair}: write key=a,b,c or key=low:high or key=low:high:log"
-            )
+    for key, text in key_values("search", pairs, _FORMS):
         try:
             space[OPTIONS[key].key if key in OPTIONS else key] = _values(text)
         except ConfigError as error:
-            raise ConfigError(f"--search {pair}: {error}") from None
+            raise ConfigError(f"--search {key}={text}: {error}") from None
     return space
 
 
@@ -282,8 +291,7 @@ def _values(text: str) -> Choices | Range:
 
 def _print_choice(tuned: SearchResult, folder: Path) -> None:
     """Print the Pareto set and the choice, best accuracy first."""
-    from mfairfl.display import DisplayTable  # noqa: PLC0415 - loads pandas
-    from mfairfl.display.numbers import DECIMAL  # noqa: PLC0415
+    from mfairfl.display.numbers import DECIMAL  # noqa: PLC0415 - loads pandas
 
     search, best = tuned.search, tuned.best
     heads = {"accuracy": "accuracy", "constant_accuracy": "constant classifier"}
@@ -299,7 +307,7 @@ def _print_choice(tuned: SearchResult, folder: Path) -> None:
     shown = [trial for trial in tuned.complete if trial.number in (*tuned.pareto, best.number)]
     rows = [row(trial) for trial in sorted(shown, key=lambda trial: -trial.mean("accuracy"))]
     columns = ["trial", *(key.rpartition(".")[2] for key in search.space), *heads.values()]
-    print_table(DisplayTable.of(columns, rows, numeric=range(1, len(columns))))
+    print_rows(columns, rows, numeric=range(1, len(columns)))
     print_text(
         "The Pareto set: no trial is better than these in both accuracy and violation. Means "
         f"over {search.folds} folds of the train rows; test rows are not used."

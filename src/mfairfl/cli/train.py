@@ -11,16 +11,13 @@ import typer
 
 from mfairfl.cli.flags import (
     FILE_OPTIONS,
-    ConfigFile,
     Json,
-    RunJson,
     check_target,
     configuration,
     default_folder,
     file_format,
     option_flags,
     run_flags,
-    run_option,
     split_names,
 )
 from mfairfl.cli.progress import RoundProgress, stoppable
@@ -45,15 +42,15 @@ RowSplit = Literal["test", "validation", "train", "all"]
 
 @run_flags()
 def train(
-    file: ConfigFile = None,
+    file: Path | None = None,
     *,
     flags: Mapping[str, Any],
-    config: Annotated[Path | None, run_option()] = None,
-    out: Annotated[Path | None, run_option()] = None,
-    plots: Annotated[bool, run_option("--plots")] = False,
-    workers: Annotated[int | None, run_option(min=1)] = None,
-    policy: Annotated[Path | None, run_option()] = None,
-    json: RunJson = False,
+    config: Path | None = None,
+    out: Path | None = None,
+    plots: bool = False,
+    workers: Annotated[int | None, typer.Option(min=1)] = None,
+    policy: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Train a federated model, measure it, and write a run folder.
 
@@ -61,6 +58,11 @@ def train(
 
     Parameters
     ----------
+    file : CONFIG.toml
+        Settings; flags override them.
+
+    Run
+    ---
     config
         The same as the argument.
     out
@@ -71,6 +73,8 @@ def train(
         Threads for the clients (same result for any number); default: all processors.
     policy
         A policy.toml: clients release what it allows, as silos with this policy do.
+    json
+        Print only run.json.
 
     Examples
     --------
@@ -116,11 +120,11 @@ def train(
 
 @option_flags(FILE_OPTIONS)
 def predict(
-    run: Annotated[Path, typer.Argument(metavar="RUN")],
+    run: Path,
     *,
     csv: Path,
     out: Path,
-    keep: Annotated[list[str] | None, typer.Option(metavar="NAME,...")] = None,
+    keep: list[str] | None = None,
     threshold: float | None = None,
     decisions: Literal["labels", "binary"] = "labels",
     client: str | None = None,
@@ -149,7 +153,7 @@ def predict(
         Rows with the columns the run was trained on: CSV, Parquet, ...
     out
         File to write: .csv or .parquet.
-    keep
+    keep : NAME,...
         Columns to copy: id,name; may be repeated.
     threshold
         Score above which a decision is favourable; 0.5 if omitted.
