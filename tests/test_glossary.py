@@ -139,7 +139,7 @@ AMONG = {
 COMPARES = {
     "the share of people who get the favourable decision": lambda y, p: p == 1,
     "the share of people who are decided wrongly": lambda y, p: y != p,
-    "the share of people who are decided rightly": lambda y, p: y == p,
+    "the share of people who are decided correctly": lambda y, p: y == p,
 }
 MEASURES = {
     "Largest gap between a group and everyone in": lambda all_, g: max(abs(all_ - v) for v in g),
@@ -263,7 +263,7 @@ def test_what_other_packages_announce_is_explained_too(announced, new_names):
         "people whose true label is unfavourable."
     )
     assert explain("own_equality_ratio").short.startswith(
-        "Lowest divided by highest group in the share of people who are decided rightly"
+        "Lowest divided by highest group in the share of people who are decided correctly"
     )
     mine = explain("mine-alone")
     assert mine.short == "A method: mine alone."

@@ -31,10 +31,10 @@ _SHORT: dict[Kind, str] = {
     "difference": "Highest minus lowest group in {}; 0 is equal.",
     "ratio": "Lowest divided by highest group in {}; 1 is equal.",
 }
-_RIGHT = "the share of people who are decided rightly"
+_RIGHT = "the share of people who are decided correctly"
 _SERVED = {
-    "global": "One model serves everybody.",
-    "personal": "Every client is served by a model of its own.",
+    "global": "All clients use one model.",
+    "personal": "Every client has a model of its own.",
     "ensemble": "The clients' own models answer together, as an ensemble.",
 }
 

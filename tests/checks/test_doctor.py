@@ -33,7 +33,9 @@ def test_findings_of_a_configuration_print_as_lines(config):
     assert str(label) == "ok    label: hired = yes (favourable) in 66.7% of the rows"
     # About a fifth of 30 rows of each sex are test rows: fewer than 30.
     (small,) = [f.message for f in findings if f.level == "warn" and f.check == "groups"]
-    assert re.match(r"sex: fewer than 30 test rows of f \(\d\), m \(\d\): too few to tell", small)
+    assert re.match(
+        r"sex: fewer than 30 test rows of f \(\d\), m \(\d\): too few to distinguish", small
+    )
 
 
 def test_a_file_gives_the_findings_of_its_contents(config, tmp_path):

@@ -106,11 +106,11 @@ def test_torn_line_is_reported_before_and_after_it_is_dropped(cli, silo, ledger,
     with ledger.path.open("ab") as file:
         file.write(b'{"run":"run-2"')
     said = " ".join(cli("deploy", "ledger", silo).out.split())
-    assert "note: 14 bytes of a line that was never completed are at the end" in said
+    assert "note: the file ends with 14 bytes of an incomplete line" in said
     ledger.add(run="run-2", kind="score", answer_sha256="c" * 64, **KNOWN)
     said = " ".join(cli("deploy", "ledger", silo).out.split())
     assert "note:" not in said
-    assert "run-2 score (before it a line was torn, 14 bytes were dropped) 0" in said
+    assert "run-2 score (14 bytes of an incomplete line before it were dropped) 0" in said
 
 
 def test_a_silo_that_answered_nothing_says_so(cli, silo):

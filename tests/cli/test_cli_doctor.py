@@ -117,7 +117,9 @@ def test_small_groups_and_clients_that_lack_one(diagnose, people):
     _, findings = diagnose(people)
     # 20 rows, all at one client, of which a fifth are test rows: 4, or one less by rounding.
     (small,) = texts(findings, "warn", "groups")
-    assert re.match(r"Gender: fewer than 30 test rows of m \([345]\): too few to tell", small)
+    assert re.match(
+        r"Gender: fewer than 30 test rows of m \([345]\): too few to distinguish", small
+    )
     notes = texts(findings, "warn", "clients")
     assert "2 clients have no train row of Gender m: south, west" in notes
     assert "west: every train label is unfavourable" in notes

@@ -50,7 +50,7 @@ def test_own_csv_from_flags(cli, csv, flags, tmp_path):
     ]
     files, report, hint = answer.out.splitlines()[-3:]
     assert files.startswith("files: r/")
-    assert report == "to decide about the model: mfairfl report r"
+    assert report == "next, the report: mfairfl report r"
     assert hint.startswith("see: mfairfl explain noise-floor")
     assert answer.err.splitlines()[0] == "run folder: r"
     assert [line.split()[1] for line in answer.err.splitlines()[1:]] == ["0/2", "1/2", "2/2"]

@@ -145,8 +145,8 @@ def _audit(silo: SiloSettings, content: FileContent, min_rows: int) -> Iterator[
     yield Finding("ok", "audit", f"{counted}, {floor}")
     if consent.models:
         message = (
-            "models = true: models that the coordinator sends are applied to these rows, and "
-            "scores of one that is made for it tell values of single rows"
+            "models = true: models that the coordinator sends are applied to these rows; the "
+            "scores of a crafted model reveal values of single rows"
         )
         yield Finding("warn", "audit", message)
 
@@ -187,7 +187,7 @@ def _privacy(check: str, path: Path) -> Finding:
     if path.exists() and others_can_read(path):
         mode = 700 if path.is_dir() else 600
         return Finding("warn", check, f"{path}: others can read it; chmod {mode} {path}")
-    return Finding("ok", check, f"{path} is for you alone")
+    return Finding("ok", check, f"{path}: only you can read it")
 
 
 def _certificate(path: Path) -> Finding:

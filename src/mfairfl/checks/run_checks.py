@@ -127,7 +127,7 @@ def _groups(federation: Federation) -> Iterator[Finding]:
         if small:
             message = f"fewer than {SMALL_GROUP} test rows of {some_of(small, most=10)}"
             advice = "merge groups or collect more rows"
-            message += f": too few to tell unfairness from chance; {advice}"
+            message += f": too few to distinguish unfairness from chance; {advice}"
             yield Finding("warn", "groups", f"{attribute.name}: {message}")
 
 

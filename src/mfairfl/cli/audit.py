@@ -27,11 +27,12 @@ def report(
     references: list[str] | None = None,
     json: Json = False,
 ) -> None:
-    """Write the report of a run: one page that needs nothing else, report.json and a model card.
+    """Write the report of a run: a self-contained page, report.json and a model card.
 
-    The page says what was trained for whom, whether the violation is within the tolerance that
-    was set before training (--verdict-tolerance), and what fairness cost, and whom. Add a run of
-    strategy fedavg on the same rows to learn the cost. Everything is read from the run folders.
+    The page states what was trained for whom, whether the violation is within the tolerance that
+    was set before training (--verdict-tolerance), and what fairness cost and who paid for it. Add
+    a run of strategy fedavg on the same rows to show the cost. Everything is read from the run
+    folders.
 
     Parameters
     ----------
@@ -41,8 +42,7 @@ def report(
         Page to write, by default report.html in the first run's folder; the same as JSON and a
         model card are put beside it.
     references
-        Also fit boosting, boosting-threshold or logistic on all rows, pooled; repeat it for
-        several.
+        Also fit boosting, boosting-threshold or logistic on all rows, pooled; may be repeated.
 
     Examples
     --------
@@ -78,14 +78,14 @@ def audit(
 ) -> None:
     """Measure how any model's decisions treat groups, with verdict, intervals and bounds.
 
-    Decisions come from --prediction, or from --score and --threshold; what `mfairfl predict`
-    writes is understood. Rows without a label or a group count where they can, and bounds show
-    what they could change. No row leaves this machine.
+    Decisions come from --prediction, or from --score and --threshold; the output of
+    `mfairfl predict` is recognised. Rows without a label or a group are counted where possible,
+    and bounds show what they could change. No row leaves this machine.
 
     Parameters
     ----------
     rows : P.csv
-        One decision per row: CSV, Excel, JSON or Parquet, of any tool.
+        One decision per row: CSV, Excel, JSON or Parquet, from any tool.
     out
         Folder for audit.html, audit.json and tables as CSV.
     force
@@ -161,23 +161,22 @@ def deploy_audit(
     force: bool = False,
     json: Json = False,
 ) -> None:
-    """At the coordinator: audit decisions over silos, from counts; no row moves.
+    """At the coordinator: audit decisions over silos, from counts; no row leaves its silo.
 
     Every silo counts the rows of its own file, by the columns that the section `audit` of its
-    silo.toml allows, and withholds counts of few rows. Numbers then have bounds that contain
-    their value on all rows. A section `audit` of FEDERATION.toml may hold settings; flags
-    override them.
+    silo.toml allows, and withholds counts of few rows. Numbers then have bounds that contain the
+    value on all rows. A section `audit` of FEDERATION.toml may hold settings; flags override them.
 
     Parameters
     ----------
     file : FEDERATION.toml
         The coordinator's file.
     run
-        Audit the model of this run folder: silos are sent it.
+        Audit the model of this run folder, which is sent to the silos.
     silo : NAME=FILE
-        Try it on this machine: a silo with its file; repeat it.
+        To try it on this machine: a silo and its file; may be repeated.
     min_rows
-        With --silo: rows below which nothing is counted; 10.
+        With --silo: fewest rows that are counted; 10 if omitted.
     out
         Folder for audit.html, audit.json, tables and journal.
     force

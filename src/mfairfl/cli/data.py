@@ -18,7 +18,7 @@ app = typer.Typer(
 
 Options = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="OPTION=VALUE", help="An option of the data set; repeatable."),
+    typer.Option("--set", metavar="OPTION=VALUE", help="Option of the data set; may be repeated."),
 ]
 
 
@@ -63,7 +63,7 @@ def describe(
     name
         A name from `mfairfl data list`.
     path
-        Your own copy, instead of the bundled or fetched.
+        Your own copy, instead of the bundled or fetched one.
 
     Examples
     --------

@@ -50,9 +50,8 @@ def local(
 ) -> None:
     """Run a whole federation on this machine: TLS, keys, one process per silo.
 
-    The result equals that of `mfairfl train` with the same settings and --robust auto, which is
-    the default here: silos may lie. Repeat the command to resume
-    an interrupted run.
+    The result equals that of `mfairfl train` with the same settings and --robust auto, which
+    is the default here because silos may lie. Repeat the command to resume an interrupted run.
 
     Parameters
     ----------
@@ -127,14 +126,14 @@ def init(
     port: int = 9443,
     run: Path | None = None,
 ) -> None:
-    """Write the folder a consortium starts from: settings, services, a guide.
+    """Write the folder that a consortium starts from: settings, services, a guide.
 
     Parameters
     ----------
     folder : DIR
         New or empty folder to write.
     silo
-        Name of a silo; repeat it for each silo.
+        Name of a silo; repeat for each silo.
     host
         Name or address by which silos reach the server.
     port
@@ -272,9 +271,9 @@ def run(file: Path, *, json: bool = False) -> None:
 
 @command(app)
 def revoke(name: str, file: Path = Path("federation.toml")) -> None:
-    """At the coordinator: a silo's key no longer counts, in this run and all later ones.
+    """At the coordinator: revoke a silo's key, for this run and all later ones.
 
-    The same key cannot be enrolled again. With a new key, the silo can come back.
+    The same key cannot be enrolled again. With a new key, the silo can rejoin.
 
     Parameters
     ----------
@@ -306,8 +305,8 @@ def ledger(
     """At a silo: show what it answered the coordinator, and what it refused.
 
     Every answer has a line in ledger.jsonl in the silo's state folder, with the SHA-256 of the
-    line before. If a line was changed, moved or removed, it is named, and the exit code is 2.
-    Lines missing at the end are found only by the SHA-256 of the last line: note it elsewhere.
+    line before. If a line was changed, moved or removed, the command names it and exits with code
+    2. Lines missing at the end show only in the SHA-256 of the last line: keep a copy elsewhere.
 
     Parameters
     ----------
@@ -344,8 +343,8 @@ def ledger(
     typer.echo(f"the chain holds, {len(chain.lines):,} lines; SHA-256 of the last: {chain.head}")
     if chain.torn:
         print_text(
-            f"note: {chain.torn:,} bytes of a line that was never completed are at the end; its "
-            "answer never left, and the next line takes their place"
+            f"note: the file ends with {chain.torn:,} bytes of an incomplete line; its answer "
+            "never left, and the next line replaces them"
         )
 
 
@@ -357,7 +356,7 @@ def _row(line: LedgerLine) -> list[str | int | None]:
     if line.refusal is not None:
         parts, size = [f"refused: {line.refusal}"], None
     if line.torn:
-        parts.append(f"(before it a line was torn, {line.torn:,} bytes were dropped)")
+        parts.append(f"({line.torn:,} bytes of an incomplete line before it were dropped)")
     smallest = min((rows.smallest for rows in line.row_sets), default=None)
     when, about = line.time[:19].replace("T", " "), "; ".join(parts)
     return [when, line.run, line.kind or "?", about, smallest, line.models or None, size]

@@ -20,7 +20,7 @@ def explain(
 ) -> None:
     """Explain a word in plain terms: violation, noise floor, conflicts, select, a method ...
 
-    Without a word all of them are listed, each with its meaning in one sentence. Capitals, spaces,
+    Without a word, all of them are listed with a one-sentence meaning. Capitals, spaces,
     hyphens and underscores do not matter.
 
     Parameters
@@ -97,8 +97,8 @@ def _list_strategies(*, as_json: bool) -> None:
     heads = ["name", "method", "paper", "protects", "sees"]
     print_rows(heads, rows, wrap=[1, 2, 3])
     print_text(
-        "sees: what the server must see; where it is sums, a secure sum of the updates is "
-        "enough. `mfairfl strategies NAME` explains a method."
+        "sees: what the server must see; for sums, a secure sum of the updates is enough. "
+        "`mfairfl strategies NAME` explains a method."
     )
 
 

@@ -60,7 +60,7 @@ def print_run(record: RunRecord, folder: Path, *, as_json: bool) -> None:
     typer.echo(
         f"files: {folder}/ (run.json, rounds.csv, clients.csv, model.safetensors, encoder.json)"
     )
-    typer.echo(f"to decide about the model: mfairfl report {shlex.quote(str(folder))}")
+    typer.echo(f"next, the report: mfairfl report {shlex.quote(str(folder))}")
     print_text(HINT)
 
 

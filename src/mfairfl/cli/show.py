@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # `mfairfl --help` shows no table
 
 PIPE_WIDTH, READABLE = 120, 90
 INTERRUPTED = 130  # exit code
-HINT = "see: mfairfl explain noise-floor (any word above; without a word: all)"
+HINT = "see: mfairfl explain noise-floor (or any term above; without one, all)"
 _GAP = "  "  # between columns
 _DEEPER = "    "  # before what a number means; attributes of a number have half of it
 

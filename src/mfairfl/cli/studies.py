@@ -58,8 +58,8 @@ def compare(
         For a study: folder for tables, figures and runs, by default runs/STUDY. For runs: a
         figure to write (.svg, .png or .pdf).
     references
-        For runs: also fit boosting, boosting-threshold or logistic on all their rows, pooled;
-        repeat it for several.
+        For runs: also fit boosting, boosting-threshold or logistic on all their rows, pooled; may
+        be repeated.
 
     Examples
     --------

@@ -64,15 +64,15 @@ def train(
     Run
     ---
     config
-        The same as the argument.
+        Same as the argument CONFIG.toml.
     out
         Run folder; by default runs/DATA-STRATEGY-SCHEME-sSEED.
     plots
         Draw rounds.svg and clients.svg into the run folder.
     workers
-        Threads for the clients (same result for any number); default: all processors.
+        Threads for the clients; by default all processors. The result does not depend on it.
     policy
-        A policy.toml: clients release what it allows, as silos with this policy do.
+        A policy.toml: clients disclose what it allows, as silos with this policy do.
     json
         Print only run.json.
 
@@ -139,10 +139,10 @@ def predict(
     Columns: row (from 0), those to keep, score (probability of the favourable label, or of a
     favourable decision if decisions are random or depend on the group), decision (a label value),
     favourable (1 for the favourable decision, else 0). Values that are missing or were not seen in
-    training are counted. In CSV, text that a spreadsheet would run as a formula gets an apostrophe
-    in front.
+    training are counted. In CSV, text that a spreadsheet would run as a formula is prefixed with
+    an apostrophe.
 
-    The file that the run was trained on is recognised by its SHA-256. A column split then says
+    The file that the run was trained on is recognised by its SHA-256. A column split then shows
     which rows are train, validation and test rows, and the numbers are those of the test rows.
 
     Parameters
@@ -158,11 +158,11 @@ def predict(
     threshold
         Score above which a decision is favourable; 0.5 if omitted.
     decisions
-        Whether decisions are values of the label or 0 and 1.
+        Write decisions as values of the label, or as 0 and 1.
     client
-        Whose model decides every row, if each client has its own.
+        Client whose model decides all rows, if each client has its own.
     split
-        Rows to decide, of the file that the run was trained on.
+        Rows to decide, if this is the file that the run was trained on.
     force
         Replace an existing file.
     trust

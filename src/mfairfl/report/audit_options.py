@@ -20,14 +20,14 @@ _AUDIT: dict[str, dict[str, tuple[Kind, str]]] = {
         "label": ("text", "Column of true outcomes, where known."),
         "score": ("text", "Column of scores."),
         "sensitive": ("names", "Columns of groups; may be repeated."),
-        "favourable": ("text", "Label (and decision) that is good for a person; detected if 0/1."),
-        "selected": ("text", "Decision that is good, if written differently from labels."),
+        "favourable": ("text", "Label (and decision) that benefits a person; detected if 0/1."),
+        "selected": ("text", "Favourable decision, if written differently from the label."),
         "threshold": ("number", "Without --prediction: scores above it are favourable decisions."),
         "score_range": ("range", "Lowest and highest possible score; 0,1 if omitted."),
     },
     "Audit": {
         "notion": ("names", "Notions for the verdict: dp, eo, eopp, ap; may be repeated."),
-        "tolerance": ("number", "Largest acceptable violation; without it no verdict."),
+        "tolerance": ("number", "Largest acceptable violation; without it there is no verdict."),
         "level": ("number", "Confidence level of intervals; 0.95 if omitted."),
     },
     "Tables in the form of 6 RCNY §5-301": {
@@ -35,10 +35,10 @@ _AUDIT: dict[str, dict[str, tuple[Kind, str]]] = {
         "race": ("text", "Column of race and ethnicity."),
         "small_categories": (
             "text",
-            "Why categories under 2 % of the rows are left out of ratios; without it none is.",
+            "Why categories under 2 % of the rows are left out of ratios; by default none are.",
         ),
         "tool": ("text", "Name of the tool that made the decisions."),
-        "data_source": ("text", "Where the data come from, and why these."),
+        "data_source": ("text", "Where the data come from, and why they were chosen."),
         "data_kind": ("text", "historical, of people the tool was used on, or test."),
         "distribution_date": ("text", "Since when the tool has been in use."),
         "audit_date": ("text", "Date of the audit; today if omitted."),
@@ -48,7 +48,7 @@ _ROWS: dict[str, dict[str, tuple[Kind, str]]] = {
     "Columns": {
         "client": ("text", "Column of the client or site of each row."),
         "bins": ("cuts", "Groups of a column of numbers: age=40,60."),
-        "unknown": ("text", "Value that means `not known`; repeatable."),
+        "unknown": ("text", "Value that means `not known`; may be repeated."),
         "split": (
             "text",
             "Rows to audit, by the column split that `mfairfl predict` writes: test, validation, "

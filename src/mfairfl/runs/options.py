@@ -93,7 +93,7 @@ _PANELS: dict[str, dict[str, tuple[str, Kind, str]]] = {
             "switch",
             "With --csv: the first line is data; columns are called column-1, column-2, ...",
         ),
-        "sheet": ("data.sheet", "text", "With --csv: sheet of an Excel file with several."),
+        "sheet": ("data.sheet", "text", "With --csv: sheet of an Excel file, if several."),
         "heterogeneity": (
             "clients.scheme",
             "text",
@@ -103,7 +103,7 @@ _PANELS: dict[str, dict[str, tuple[str, Kind, str]]] = {
         "concentration": (
             "clients.options.concentration",
             "number",
-            "With --heterogeneity dirichlet: its parameter, 0.5; the smaller, the less alike.",
+            "With --heterogeneity dirichlet: its parameter, 0.5; if smaller, clients differ more.",
         ),
     },
     "Fairness": {
@@ -114,7 +114,7 @@ _PANELS: dict[str, dict[str, tuple[str, Kind, str]]] = {
         "verdict_tolerance": (
             "fairness.verdict_tolerance",
             "number",
-            "Largest acceptable violation: the report says whether it is met.",
+            "Largest acceptable violation; the report compares the result with it.",
         ),
         "output_rule": (
             "output.rule",
@@ -136,8 +136,8 @@ _PANELS: dict[str, dict[str, tuple[str, Kind, str]]] = {
         "weight_decay": ("training.weight_decay", "number", "Decoupled weight decay."),
     },
     "Run": {
-        "seed": ("seed", "integer", "Random seed; equal seeds give equal results."),
-        "robust": ("robust", "text", "Against dishonest clients: auto, or a rule."),
+        "seed": ("seed", "integer", "Random seed; the same seed gives the same results."),
+        "robust": ("robust", "text", "Defence against dishonest clients: auto, or a rule."),
     },
 }
 
