@@ -119,9 +119,8 @@ from pathlib import Path
 import numpy as np
 import federations as fed
 import mfairfl
-from grids import LocalGrid
+from grids import LocalGrid, transport_over
 from mfairfl.deployment.silo_app import app
-from mfairfl.flower.grid import GridTransport
 from mfairfl.runs.config import make_config
 from mfairfl.runs.silo_runs import FederatedRequest, run_federated
 
@@ -142,7 +141,7 @@ config = make_config({{
     "fairness": {{"notion": ["predictive_equality"]}}, "seed": 5,
     "training": {{"rounds": 2, "local_epochs": 6, "batch_size": 16}},
 }})
-transport = GridTransport(LocalGrid(app, nodes), "run-1", deadline=2)
+transport = transport_over(LocalGrid(app, nodes), {{100: "east", 101: "west"}})
 wanted = FederatedRequest(config=config, clients=("east", "west"), minimum=2, out=Path("run"))
 record = run_federated(wanted, transport)
 print(json.dumps(record.metrics["test"]["predictive_equality_violation"]))

@@ -24,7 +24,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 
 import audit_silos as audited
 import federations as fed
-from grids import LocalGrid
+from grids import LocalGrid, transport_over
 from mfairfl.coordinator.audit import AuditTerms, gather_counts
 from mfairfl.coordinator.enrolment import Enrolled, EnrolmentTerms, enrol
 from mfairfl.coordinator.transport import drive, read_replies
@@ -37,7 +37,6 @@ from mfairfl.errors import MfairflError
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.cells import Cells
 from mfairfl.flower import FairStrategy
-from mfairfl.flower.grid import GridTransport
 from mfairfl.flower.records import from_records, to_records
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings
@@ -403,7 +402,7 @@ NODES = {911: "a", 77: "b", 503: "c", 402: "d"}
 
 @dataclass
 class Hello:
-    """Nodes of a Grid without keys say their names."""
+    """Nodes answer the greeting that asks whether they are there."""
 
     largest: int = SMALL
 
@@ -416,14 +415,15 @@ class Hello:
 
     @staticmethod
     def after(liar: int, content: RecordDict, good: Mapping[int, Packet]) -> str:
-        """Say which honest nodes are not known by name."""
+        """Say which honest nodes are not online."""
 
         def app(message: Message, context: Any) -> Message:
             node = context.node_id
             said = content if node == liar else to_records(good[node], "run")
             return Message(said, reply_to=message)
 
-        transport = GridTransport(LocalGrid(app, {node: {} for node in NODES}), "run", deadline=1)
+        grid = LocalGrid(app, {node: {} for node in NODES})
+        transport = transport_over(grid, NODES, deadline=1)
         honest = sorted(name for node, name in NODES.items() if node != liar)
         online = transport.wait_for(honest, minimum=3, seconds=0)
         return "" if online == honest else f"only {online} are online"

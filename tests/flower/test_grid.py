@@ -18,7 +18,7 @@ from flwr.app import (
 )
 
 import federations as fed
-from grids import LocalGrid
+from grids import LocalGrid, key_of, transport_over
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.coordinator.transport import drive
 from mfairfl.data import EncoderConfig, Task, partition, table_from_frame
@@ -27,7 +27,6 @@ from mfairfl.engine.embedded import splits_of, summarize
 from mfairfl.engine.state import Absent, Refusal
 from mfairfl.errors import ConfigError, FederationError, MessageError
 from mfairfl.fairness.constraints import Goal
-from mfairfl.flower.grid import GridTransport
 from mfairfl.flower.records import from_records, to_records
 from mfairfl.silo.silo_file import load_silo
 from mfairfl.strategies import available, create
@@ -38,6 +37,7 @@ from mfairfl.wire.packing import Packet, make_packet
 TASK = Task(label="hired", favourable="yes", sensitive=("sex",))
 TERMS = EnrolmentTerms(task=TASK, seed=5, model=ModelTerms(hidden=(4,)))
 GOAL = Goal(notions=("dp",), attributes=("sex",))
+NAMES = {23757: "east", 15838: "north", 7919: "west"}
 FEDERATED = [name for name in available() if create(name).card.trains_on == "clients"]
 
 
@@ -67,7 +67,7 @@ def embedded(encoder=None):
 
 
 def over_flower(name, grid, rounds=2, minimum=3, terms=TERMS):
-    transport = GridTransport(grid, "run-1", deadline=2)
+    transport = transport_over(grid, NAMES)
     names = transport.wait_for(["east", "north", "west"], minimum=minimum, seconds=0)
     enrolled = enrol(transport, names, terms, minimum=minimum)
     summary = Summary(counts=enrolled.counts["train"], attributes=enrolled.attributes, goal=GOAL)
@@ -151,7 +151,7 @@ def test_a_silo_that_has_begun_enough_runs_stays_out_with_the_reason(nodes, tmp_
     allow(tmp_path, "west", "runs_a_day = 1")
     names = ["east", "north", "west"]
     for run, out in (("run-1", []), ("run-2", ["west"]), ("run-1", [])):
-        transport = GridTransport(LocalGrid(app, nodes), run, deadline=2)
+        transport = transport_over(LocalGrid(app, nodes), NAMES, run)
         enrolled = enrol(transport, names, TERMS, minimum=2)
         assert list(enrolled.refused) == out
         assert all("limits.runs_a_day" in why for why in enrolled.refused.values())
@@ -182,17 +182,10 @@ def test_late_and_repeated_replies_change_nothing(nodes):
 
 
 def test_keys_and_not_claims_decide_who_a_node_is(nodes):
-    keys = {node: f"key {node}".encode() for node in nodes}
-    members = {keys[23757]: "east", keys[15838]: "north"}
-    transport = GridTransport(
-        LocalGrid(app, nodes, keys=keys), "run-1", deadline=2, members=members
-    )
+    transport = transport_over(LocalGrid(app, nodes), {23757: "east", 15838: "north"})
     with pytest.raises(FederationError, match="missing: west"):
         transport.wait_for(["east", "north", "west"], minimum=3, seconds=0)
-    crossed = {keys[23757]: "north", keys[15838]: "east"}
-    transport = GridTransport(
-        LocalGrid(app, nodes, keys=keys), "run-1", deadline=2, members=crossed
-    )
+    transport = transport_over(LocalGrid(app, nodes), {23757: "north", 15838: "east"})
     with pytest.raises(FederationError, match="it describes itself as 'east'"):
         enrol(transport, ["east", "north"], TERMS, minimum=2)
 
@@ -202,7 +195,7 @@ def test_what_an_error_quotes_of_a_file_stays_with_the_silo(nodes, tmp_path, cap
     lines = path.read_text().splitlines()
     lines[3] = lines[3].replace("yes", "secret").replace("no", "secret")
     path.write_text("\n".join(lines) + "\n")
-    transport = GridTransport(LocalGrid(app, nodes), "run-1", deadline=2)
+    transport = transport_over(LocalGrid(app, nodes), NAMES)
     split = {"seed": 1, "test": 0.2, "validation": 0.0}
     resolved = TASK.model_dump(mode="json") | {"unfavourable": "no"}
     replies = transport.exchange({"west": make_packet("sums", split | {"task": resolved})})
@@ -216,7 +209,7 @@ def test_a_silo_answers_for_the_task_it_agreed_to_only(nodes, tmp_path):
     )
     with (tmp_path / "west" / "silo.toml").open("a") as file:
         file.write('task = "agreed.toml"\n')
-    transport = GridTransport(LocalGrid(app, nodes), "run-1", deadline=2)
+    transport = transport_over(LocalGrid(app, nodes), NAMES)
     enrolled = enrol(transport, ["east", "north", "west"], TERMS, minimum=2)
     assert list(enrolled.refused) == ["west"]
     assert "task.ignore = (); agreed to: ('skill',) (agreed.toml)" in enrolled.refused["west"]
@@ -254,10 +247,8 @@ class Unreadable(LocalGrid):
 
 
 def test_a_reply_that_flower_cannot_read_is_its_sender_s_alone(nodes, caplog):
-    members = {f"key {node}".encode(): name for node, name in zip(nodes, "abc", strict=True)}
-    keys = {node: f"key {node}".encode() for node in nodes}
-    grid = Unreadable(app, nodes, keys=keys)
-    transport = GridTransport(grid, "run-1", deadline=0, members=members)
+    names = dict(zip(nodes, "abc", strict=True))
+    transport = transport_over(Unreadable(app, nodes), names, deadline=0)
     ask = dict.fromkeys("abc", make_packet("hello", {}))
     first = transport.exchange(ask)
     assert first["c"].reason == "it reported an error: ValueError: cannot inflate the object"
@@ -266,38 +257,15 @@ def test_a_reply_that_flower_cannot_read_is_its_sender_s_alone(nodes, caplog):
     assert "from now on they are pulled one by one" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("said", "known"),
-    [
-        ({"name": "west"}, True),
-        ({"name": "west\n"}, False),
-        ({"name": "w" * 61}, False),
-        ({"name": 3}, False),
-        ({"name": "west", "more": 1}, False),
-        ({}, False),
-    ],
-)
-def test_a_node_s_name_is_a_name(said, known):
-    def hello(message, context):
-        return Message(to_records(make_packet("hello", said), "run-1"), reply_to=message)
-
-    transport = GridTransport(LocalGrid(hello, {5: {}}), "run-1", deadline=1)
-    if known:
-        assert transport.wait_for(["west"], minimum=1, seconds=0) == ["west"]
-    else:
-        with pytest.raises(FederationError, match="missing: west"):
-            transport.wait_for(["west"], minimum=1, seconds=0)
-
-
 def test_a_node_that_goes_away_and_comes_back_under_another_number(nodes, caplog):
     grid = LocalGrid(app, nodes)
-    transport = GridTransport(grid, "run-1", deadline=2)
+    transport = transport_over(grid, NAMES)
     names = ["east", "north", "west"]
     assert transport.wait_for(names, minimum=3, seconds=0) == names
-    gone = grid.nodes.pop(7919)
+    gone, key = grid.nodes.pop(7919), grid.keys.pop(7919)
     ask = {name: Packet('{"version": 6, "kind": "x"}', {}) for name in names}
     assert transport.exchange(ask)["west"] == Absent("it is not online")
-    grid.nodes[55] = gone
+    grid.nodes[55], grid.keys[55] = gone, key
     assert "unknown kind 'x'" in str(transport.exchange(ask)["west"])  # it answers again
 
 
@@ -315,22 +283,19 @@ class Listing(LocalGrid):
 
 
 def test_a_node_that_is_listed_but_gone_is_waited_for(nodes):
-    keys = {node: f"key {node}".encode() for node in nodes}
-    names = {23757: "east", 15838: "north", 7919: "west"}
-    members = {keys[node]: name for node, name in names.items()}
-    grid = Listing(app, nodes, keys=keys)
-    transport = GridTransport(grid, "run-1", deadline=2, members=members)
+    grid = Listing(app, nodes)
+    transport = transport_over(grid, NAMES)
     with pytest.raises(FederationError, match="missing: west"):
-        transport.wait_for(sorted(names.values()), minimum=3, seconds=0)
+        transport.wait_for(sorted(NAMES.values()), minimum=3, seconds=0)
     grid.greeted = 0
-    online = transport.wait_for(sorted(names.values()), minimum=3, seconds=60)
+    online = transport.wait_for(sorted(NAMES.values()), minimum=3, seconds=60)
     assert online == ["east", "north", "west"]
     assert grid.greeted == 2
 
 
 def test_too_few_nodes_are_named(nodes):
     nodes.pop(7919)
-    transport = GridTransport(LocalGrid(app, nodes), "run-1", deadline=2)
+    transport = transport_over(LocalGrid(app, nodes), NAMES)
     with pytest.raises(FederationError, match=r"2 clients are online after 0 s.*missing: west"):
         transport.wait_for(["east", "north", "west"], minimum=3, seconds=0)
     assert transport.wait_for(["east", "north", "west"], minimum=2, seconds=0) == ["east", "north"]
@@ -458,11 +423,10 @@ class Visits:
 
 
 def listed(nodes, order):
-    keys = {node: f"key of {node}".encode() for node in nodes}
-    grid = ListedGrid(app, nodes, keys=keys)
-    visits = Visits(grid, [keys[node] for node in order])
-    names = {keys[node]: f"silo-{node}" for node in nodes}
-    return grid, visits, GridTransport(grid, "run-1", deadline=60, members=names, signals=visits)
+    grid = ListedGrid(app, nodes)
+    visits = Visits(grid, [key_of(node) for node in order])
+    names = {node: f"silo-{node}" for node in nodes}
+    return grid, visits, transport_over(grid, names, deadline=60, signals=visits)
 
 
 def test_only_those_that_have_sent_all_are_asked_for_their_replies(nodes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 
 from flwr.app import Context, Error, Message, RecordDict
@@ -9,18 +10,33 @@ from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
+from mfairfl.flower.grid import GridTransport
+
+
+def key_of(node):
+    """Return the public key of a node."""
+    return f"key of {node}".encode()
+
+
+def transport_over(grid, names, run="run-1", *, deadline=2, signals=None):
+    """Return the transport of a server that enrolled each node's key under a name."""
+    members = {key_of(node): name for node, name in names.items()}
+    return GridTransport(grid, run, deadline=deadline, members=members, signals=signals or grid)
+
 
 class LocalGrid(Grid):
     """Hands each message to the client app of its node, in a fresh context.
 
-    `lose(node, message)` says which messages never arrive; `keys` are the nodes' public keys.
+    `lose(node, message)` says which messages never arrive; `keys` are the nodes' public keys. It
+    signals at any time that every node has sent its whole reply.
     """
 
     def __init__(self, app, nodes, lose=lambda node, message: False, keys=None, run_config=None):
         # Message() asks for them; a deployed process has them set.
         TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
         self.app, self.nodes, self.lose = app, dict(nodes), lose
-        self.keys, self.run_config, self.box = keys or {}, run_config or {}, {}
+        self.keys = keys or {node: key_of(node) for node in nodes}
+        self.run_config, self.box = run_config or {}, {}
 
     def set_run(self, run):
         raise NotImplementedError
@@ -37,6 +53,12 @@ class LocalGrid(Grid):
 
     def get_nodes(self):
         return [NodeInfo(node_id=node, public_key=key) for node, key in self.keys.items()]
+
+    def announce_messages(self):
+        pass
+
+    def visit(self, key):
+        return os.urandom(8)
 
     def push_messages(self, messages):
         ids = []

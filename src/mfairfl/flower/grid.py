@@ -11,16 +11,15 @@ from typing import Protocol, TypeVar
 from flwr.app import Error, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
-from mfairfl.coordinator.transport import Reply, answers_of, read_replies
+from mfairfl.coordinator.transport import Reply, read_replies
 from mfairfl.engine.state import Absent, Refusal
 from mfairfl.errors import FederationError
 from mfairfl.flower.records import from_records, to_records
-from mfairfl.wire.packing import Hello, HelloAnswer, Packet, pack, unpack
+from mfairfl.wire.packing import Hello, Packet, pack
 
 K = TypeVar("K")
 _log = logging.getLogger("mfairfl")
 _UNREADABLE = 0  # Flower's code of an error that it has no other for
-_POLL = 0.2  # seconds between two looks for replies
 _GLANCE = 0.05  # seconds between two looks at signals, which cost no request
 _SURE = 5.0  # seconds after which replies are looked for without a signal: the server's own errors
 _REVOKED = "its key was revoked"
@@ -75,7 +74,7 @@ class _Lookout:
     """
 
     def __init__(self, signals: MessageSignals, keys: Mapping[int, bytes]) -> None:
-        self._signals, self._keys = signals, dict(keys)
+        self._signals, self._keys = signals, keys
         self._seen = {node: self._visit(node) for node in self._keys}
         self._sure = time.monotonic()  # the server may refuse a message at once
 
@@ -91,7 +90,7 @@ class _Lookout:
         return [message for message in messages if message.metadata.dst_node_id in new]
 
     def _visit(self, node: int) -> bytes:
-        return self._signals.visit(self._keys[node]) if node in self._keys else b""
+        return self._signals.visit(self._keys[node])
 
 
 @dataclass(slots=True, eq=False)
@@ -106,33 +105,32 @@ class GridTransport:
         The run that every message belongs to.
     deadline : float
         Seconds after which an exchange goes on without the silos that have not answered.
-    members : mapping of bytes to str, optional
+    members : mapping of bytes to str
         The name enrolled for each public key (PEM), which Flower checks; nodes with other keys are
-        ignored. None, for a Grid without keys: nodes are asked for their names.
+        ignored.
+    signals : MessageSignals
+        Signals that replies are there.
     revoked : callable
         Returns the keys that no longer count; called before and after every exchange.
-    signals : MessageSignals, optional
-        Signals that replies are there; without it, they are looked for five times a second.
     """
 
     grid: Grid
     run: str
     _: KW_ONLY
     deadline: float
-    members: Mapping[bytes, str] | None = None
+    members: Mapping[bytes, str]
+    signals: MessageSignals
     revoked: Callable[[], Collection[bytes]] = frozenset
-    signals: MessageSignals | None = None
-    _names: dict[int, str] = field(default_factory=dict, init=False)
     _keys: dict[int, bytes] = field(default_factory=dict, init=False)
+    _nodes: dict[str, int] = field(default_factory=dict, init=False)
     _one_by_one: bool = field(default=False, init=False)
 
     def exchange(self, asks: Mapping[str, Packet]) -> dict[str, Reply[Packet]]:
         """Send each client its packet and wait for the answers until the deadline."""
         self._find_nodes()
-        nodes = {name: node for node, name in sorted(self._names.items(), reverse=True)}
-        offline = dict.fromkeys(set(asks) - set(nodes), Absent("it is not online"))
-        sent = {name: (nodes[name], asks[name]) for name in asks if name in nodes}
-        replies = self._send(sent)
+        offline = dict.fromkeys(asks.keys() - self._nodes, Absent("it is not online"))
+        sent = {name: asks[name] for name in asks if name in self._nodes}
+        replies = read_replies(sent, self._ask(sent), lambda _, content: from_records(content)[1])
         # Also one whose key was revoked meanwhile does not count any more.
         revoked = dict.fromkeys(self._revoked_names() & set(asks), Refusal(_REVOKED))
         return {**replies, **offline, **revoked}
@@ -144,7 +142,7 @@ class GridTransport:
             self._find_nodes()
             revoked = self._revoked_names() & set(names)
             wanted = set(names) - revoked
-            listed = set(self._names.values()) & wanted
+            listed = self._nodes.keys() & wanted
             reached = reached & listed | self._reach(listed - reached)
             online = sorted(reached)
             late = time.monotonic() >= end or len(wanted) < minimum
@@ -164,10 +162,7 @@ class GridTransport:
 
         For a minute Flower lists a node that was killed, and one that takes its place is refused.
         """
-        hello = pack(Hello())
-        nodes = {name: node for node, name in self._names.items() if name in names}
-        sent = {name: self._message(hello, node) for name, node in nodes.items()}
-        replies = match_replies(sent, self._collect(list(sent.values())))
+        replies = self._ask(dict.fromkeys(names, pack(Hello())))
         return {
             name
             for name, reply in replies.items()
@@ -176,30 +171,18 @@ class GridTransport:
 
     def _find_nodes(self) -> None:
         """Learn which silos are online, and forget the others."""
-        if self.members is not None:
-            nodes = {node.node_id: bytes(node.public_key) for node in self.grid.get_nodes()}
-            gone = set(self.revoked())
-            names = {key: name for key, name in self.members.items() if key not in gone}
-            self._keys = {node: key for node, key in nodes.items() if key in names}
-            self._names = {node: names[key] for node, key in self._keys.items()}
-            return
-        online = set(self.grid.get_node_ids())
-        self._names = {node: name for node, name in self._names.items() if node in online}
-        hello = pack(Hello())
-        new = sorted(online - set(self._names))
-        replies = self._send({node: (node, hello) for node in new})
-        named = read_replies(new, replies, lambda _, packet: unpack(HelloAnswer, packet).name)
-        self._names |= answers_of(named)
+        valid = self.members.keys() - set(self.revoked())
+        nodes = {node.node_id: bytes(node.public_key) for node in self.grid.get_nodes()}
+        self._keys = {node: key for node, key in nodes.items() if key in valid}
+        self._nodes = {self.members[key]: node for node, key in self._keys.items()}
 
     def _revoked_names(self) -> set[str]:
-        members = self.members or {}
-        return {members[key] for key in self.revoked() if key in members}
+        return {self.members[key] for key in self.revoked() if key in self.members}
 
-    def _send(self, packets: Mapping[K, tuple[int, Packet]]) -> dict[K, Reply[Packet]]:
-        """Send packets to nodes and return what became of them."""
-        sent = {key: self._message(packet, node) for key, (node, packet) in packets.items()}
-        replies = match_replies(sent, self._collect(list(sent.values())))
-        return read_replies(sent, replies, lambda _, content: from_records(content)[1])
+    def _ask(self, packets: Mapping[str, Packet]) -> dict[str, Reply[RecordDict]]:
+        """Send packets to clients that are online; return what arrives before the deadline."""
+        sent = {name: self._message(packet, self._nodes[name]) for name, packet in packets.items()}
+        return match_replies(sent, self._collect(list(sent.values())))
 
     def _message(self, packet: Packet, node: int) -> Message:
         content = to_records(packet, self.run)
@@ -212,26 +195,21 @@ class GridTransport:
         """Return the replies that arrive before the deadline."""
         if not messages:
             return []
-        end, signals = time.monotonic() + self.deadline, self.signals
-        choose: Callable[[list[Message]], list[Message]] = list  # all of them
-        pause = _POLL
-        if signals is not None:
-            choose, pause = _Lookout(signals, self._keys).choose, _GLANCE
+        end, lookout = time.monotonic() + self.deadline, _Lookout(self.signals, self._keys)
         # A list: the deployed Grid iterates over the messages twice. It names those it accepted.
         left = set(filter(None, self.grid.push_messages(messages)))
-        if signals is not None:
-            signals.announce_messages()
+        self.signals.announce_messages()
         sent = {message.metadata.message_id: message for message in messages}
         replies: list[Message] = []
         while left:  # the Grid's own waiting looks every three seconds only
             over = time.monotonic() >= end
             waited_for = [sent[name] for name in sorted(left)]
-            arrived = self._pull(waited_for if over else choose(waited_for))
+            arrived = self._pull(waited_for if over else lookout.choose(waited_for))
             replies += arrived
             left -= {reply.metadata.reply_to_message_id for reply in arrived}
             if over:
                 break
-            time.sleep(pause if left else 0)
+            time.sleep(_GLANCE if left else 0)
         return replies
 
     def _pull(self, messages: list[Message]) -> list[Message]:
