@@ -13,7 +13,7 @@ purpose still pass (docs/what-leaves.md).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from mfairfl.fairness.constraints import Goal
 from mfairfl.silo.policy import Policy, refuse_beyond
 from mfairfl.silo.silo_file import AuditConsent
 from mfairfl.strategies.base import Strategy, trial_jobs
-from mfairfl.training.plan import Controller, Job, Plan, Recipe, Table2
+from mfairfl.training.plan import Job, Plan, Recipe
 from mfairfl.wire.enrolment_messages import ModelTerms
 from mfairfl.wire.packing import require
 from mfairfl.wire.run_messages import Shape
@@ -39,6 +39,15 @@ _LARGEST = 1e9  # a price, a multiplier or a pull; far below what float32 can ho
 _ROUNDS = 1_000_000
 _THRESHOLDS = 64  # of a cell; a fitted rule has at most three
 _NOTIONS = 16
+
+# Keys of a job: what is stored, and numbers (by cell and label, by constraint, and single ones).
+_SLOTS = ("start", "keep", "keep_control", "plan.linear_slot", "plan.controller.slot")
+_BY_CELL = ("plan.loss_table", "plan.score_table", "plan.controller.counts")
+_BY_CONSTRAINT = tuple(f"plan.controller.{key}" for key in ("multipliers", "step", "offset"))
+_SINGLE = (
+    *("plan.proximal", "plan.controller.scale"),
+    *("plan.controller.prices.cap", "plan.controller.prices.counter_cap"),
+)
 
 # ------------------------------------------------------------------ absurd or too much
 
@@ -94,55 +103,41 @@ def _check_question(ask: Measure | Score, shape: Shape) -> None:
 
 
 def _check_job(job: Job, shape: Shape, attributes: Sequence[Attribute]) -> None:
-    plan, optimizer = job.plan, job.plan.optimizer
-    for name in ("start", "keep", "keep_control"):
-        _check_slot(name, getattr(job, name))
-    _check_slot("plan.linear_slot", plan.linear_slot)
+    values, optimizer, controller = _flat_job(job), job.plan.optimizer, job.plan.controller
+    for key in _SLOTS:
+        _check_slot(key, values.get(key))
     lr, most = optimizer.lr, _RATES[optimizer.name]
     require(lr <= most, f"optimizer.lr = {lr:g}: {optimizer.name} trains with at most {most:g}")
     shrink = lr * optimizer.weight_decay
     flips = optimizer.name == "adamw" and shrink >= 1  # as `Recipe` refuses it
     require(not flips, f"optimizer.lr · optimizer.weight_decay = {shrink:g} must stay below 1")
-    _check_numbers("plan.proximal", [plan.proximal])
-    for name in ("loss_table", "score_table"):
-        _check_table(f"plan.{name}", getattr(plan, name), shape)
-    if plan.controller is not None:
-        _check_controller(plan.controller, shape, attributes)
+    lengths = dict.fromkeys(_BY_CELL, (shape.cells, "cells"))
+    if controller is not None:
+        _check_goal(controller.goal)
+        count = len(controller.goal.constraints(attributes))
+        lengths |= dict.fromkeys(_BY_CONSTRAINT, (count, "constraints"))
+    for key in (*_BY_CELL, *_BY_CONSTRAINT, *_SINGLE):
+        if values.get(key) is not None:
+            _check_numbers(key, values[key], lengths.get(key))
 
 
-def _check_controller(
-    controller: Controller, shape: Shape, attributes: Sequence[Attribute]
-) -> None:
-    goal, prices = controller.goal, controller.prices
+def _check_numbers(key: str, value: Any, length: tuple[int, str] | None) -> None:
+    """Refuse a number or a table of numbers that no plan needs, or that the task does not have."""
+    numbers = np.asarray(value, dtype=float)
+    if length is not None:
+        count, of_what = length
+        fault = f"{key} has {len(value)} entries; the task has {count} {of_what}"
+        require(len(value) == count, fault)
+    within = (np.abs(numbers) <= _LARGEST).all()  # nan is not, either
+    require(within, f"{key} holds a number outside ±{_LARGEST:g}")
+    negative = key == "plan.controller.counts" and (numbers < 0).any()
+    require(not negative, f"{key} holds a negative number")
+
+
+def _check_goal(goal: Goal) -> None:
     require(len(goal.notions) <= _NOTIONS, f"{len(goal.notions)} notions; at most {_NOTIONS}")
     named = goal.attributes or ()
     require(len(set(named)) == len(named), f"goal.attributes {list(named)} repeat one")
-    count = len(goal.constraints(attributes))
-    for name in ("multipliers", "step", "offset"):
-        values = getattr(controller, name)
-        if values is not None:
-            numbers = f"controller.{name}: {len(values)} numbers"
-            require(len(values) == count, f"{numbers} for {count} constraints")
-            _check_numbers(f"controller.{name}", values)
-    _check_table("controller.counts", controller.counts, shape)
-    negative = any(n < 0 for pair in controller.counts or () for n in pair)
-    require(not negative, "controller.counts hold a negative number")
-    _check_numbers("controller.prices", [prices.cap, prices.counter_cap])
-    _check_numbers("controller.scale", [controller.scale])
-    _check_slot("controller.slot", controller.slot)
-
-
-def _check_table(name: str, table: Table2 | None, shape: Shape) -> None:
-    if table is not None:
-        cells = f"{name} has {len(table)} cells"
-        require(len(table) == shape.cells, f"{cells}; the task has {shape.cells}")
-        _check_numbers(name, [number for pair in table for number in pair])
-
-
-def _check_numbers(name: str, values: Iterable[float]) -> None:
-    for value in values:
-        good = abs(value) <= _LARGEST  # nan is not, either
-        require(good, f"{name} holds {value:g}; use numbers within ±{_LARGEST:g}")
 
 
 def _check_slot(name: str, slot: str | None) -> None:
@@ -158,8 +153,8 @@ _TASK_KEYS = (
     *(*Reading.model_fields, "missing", "unknown_category"),
 )
 _OF_DATA = {  # keys of a job whose values the data decide
-    *("client", "plan.linear", "plan.controller.multipliers", "plan.controller.step"),
-    *("plan.controller.offset", "plan.controller.counts", "plan.controller.scale"),
+    *("client", "plan.linear", *_BY_CONSTRAINT),
+    *("plan.controller.counts", "plan.controller.scale"),
 }
 _TABLES = ("plan.loss_table", "plan.score_table")  # of prices: whether there are any is a setting
 _OF_TRAINING = ("plan.epochs", "plan.batch_size", "plan.optimizer.")
@@ -255,11 +250,16 @@ class RunConsent:
 
     def _settings(self, job: Job) -> dict[str, Any]:
         """Return the settings of a job that were agreed on, by dotted key."""
-        flat = dict(_flat(asdict(replace(job, plan=replace(job.plan, linear=None)))))
+        flat = _flat_job(job)
         for table in _TABLES:
             flat[table] = "none" if flat[table] is None else "prices"
         compared = ("",) if self.strategy is not None else _OF_TRAINING
         return {k: v for k, v in flat.items() if k not in _OF_DATA and k.startswith(compared)}
+
+
+def _flat_job(job: Job) -> dict[str, Any]:
+    """Return what a job states by dotted key, without the linear correction."""
+    return dict(_flat(asdict(replace(job, plan=replace(job.plan, linear=None)))))
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
