@@ -13,8 +13,8 @@ from mfairfl.coordinator.audit import AuditTerms, gather_counts
 from mfairfl.data import Attribute
 from mfairfl.errors import MessageError
 from mfairfl.fairness.audit_counts import ScoreGrid
-from mfairfl.wire.audit_messages import AuditQuestion, read_audit, read_groups, unpack_audit
-from mfairfl.wire.packing import Packet, make_packet, pack
+from mfairfl.wire.audit_messages import AuditQuestion, read_audit, read_groups
+from mfairfl.wire.packing import Packet, make_packet, pack, unpack
 
 ASK = AuditQuestion(
     columns=COLUMNS,
@@ -76,7 +76,7 @@ def lies(honest):
     yield {"decided": decided[:-1]}, "decided: int64"
     yield {"decided": cell_of(decided, (*unseen, 0), 30)}, "rows are counted in entries that"
     yield {"scored": np.roll(scored, 1, axis=0)}, "on other rows than decisions"
-    yield {"hidden": np.zeros_like(hidden)}, "it withholds rows, and says of no group"
+    yield {"hidden": np.zeros_like(hidden)}, "it withholds its rows, and says of no group"
     yield {"hidden": hidden.astype(bool)}, "hidden: bool"
     yield {"hidden": 2 * hidden}, "hidden: holds a number above 1"
     yield {"withheld": np.array([1])}, "it withholds 1 rows of"
@@ -91,7 +91,7 @@ def lies(honest):
     yield {"scores/sums": a["scores/sums"] * 2}, "sums of probabilities that no rows of their bins"
     yield {"scores/histogram": np.roll(a["scores/histogram"], 1, axis=0)}, "hold different rows"
     yield {"scores/rows": a["scores/rows"] * 2}, "hold different rows"
-    yield {"extra": np.zeros(2)}, "the array 'extra' was not asked for"
+    yield {"extra": np.zeros(2)}, "extra: Extra inputs are not permitted"
 
 
 def test_numbers_that_cannot_be_true_are_refused(honest):
@@ -166,7 +166,7 @@ def test_markup_in_a_name_is_a_name(honest):
 
 
 def test_a_question_comes_back_as_it_was_sent():
-    found = unpack_audit(pack(ASK))
+    found = unpack(AuditQuestion, pack(ASK))
     assert found == ASK
 
 
@@ -185,9 +185,9 @@ def test_a_question_comes_back_as_it_was_sent():
 )
 def test_groups_that_cannot_be_counted_are_refused(attributes, message):
     with pytest.raises(MessageError, match=message):
-        unpack_audit(pack(ASK.model_copy(update={"attributes": attributes})))
+        unpack(AuditQuestion, pack(ASK.model_copy(update={"attributes": attributes})))
 
 
 def test_scores_without_a_range_are_refused():
     with pytest.raises(MessageError, match="belong together"):
-        unpack_audit(pack(ASK.model_copy(update={"grid": None})))
+        unpack(AuditQuestion, pack(ASK.model_copy(update={"grid": None})))

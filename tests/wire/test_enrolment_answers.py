@@ -123,7 +123,7 @@ PROFILES = {
     ),
     "an array": (
         lambda said, arrays: arrays.update(x=np.zeros(10**6)),
-        "the array 'x' was not asked for",
+        "x: Extra inputs are not permitted",
     ),
 }
 
@@ -224,7 +224,7 @@ COUNTS = {
     "floats": (counts(lambda a: a.update(train=a["train"] * 1.0)), "train: float64"),
     "another shape": (counts(lambda a: a.update(train=a["train"][:1])), "train: int64 (1, 2)"),
     "no train rows": (counts(lambda a: a.pop("train")), "train: Field required"),
-    "more": (counts(lambda a: a.update(x=a["train"])), "'x' was not asked for"),
+    "more": (counts(lambda a: a.update(x=a["train"])), "x: Extra inputs are not permitted"),
     "a text": (put("counts", value=1), "counts: Extra inputs are not permitted"),
     "no floor": (lambda said, arrays: said.pop("floor") and None, "floor: Field required"),
     "a floor of 0": (put("floor", value=0), "floor: Input should be greater than or equal to 1"),
@@ -260,7 +260,7 @@ COUNTS = {
     ),
     "hides less than nothing": (
         counts(lambda a: a["withheld"].__isub__(1)),
-        "it withholds -1 train rows; its floor is 1",
+        "withheld: holds a number below 0",
     ),
     "hides more than it has": (
         counts(lambda a: (hide(a, "train", 61), a["hidden/train"].fill(1))),

@@ -24,7 +24,7 @@ from mfairfl.errors import MessageError, MfairflError
 from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
 from mfairfl.fairness.cells import Cells
 from mfairfl.strict_json import JsonLimits
-from mfairfl.wire.enrolment_messages import ModelTerms
+from mfairfl.wire.enrolment_messages import ModelTerms, check_floor
 from mfairfl.wire.packing import (
     Form,
     Message,
@@ -189,25 +189,23 @@ class AuditQuestion(Message):
         """The number of combinations of groups."""
         return Cells(self.attributes).size
 
-
-def unpack_audit(packet: Packet) -> AuditQuestion:
-    """Return the question that a packet holds; the number of weights is not looked at yet."""
-    question = unpack(AuditQuestion, packet)
-    subject, attributes = question.subject, question.attributes
-    if isinstance(subject, SentModel):
-        same = (attributes, question.grid) == (subject.attributes, ScoreGrid())
-        require(same, "the groups and the grid are not those of the model")
-    else:
-        same = tuple(a.name for a in attributes) == subject.sensitive
-        require(same, "the groups are not those of the sensitive columns")
-        for a in attributes:
-            good = a.groups[-1:] == (MISSING,) and len(set(a.groups)) == a.size
-            require(good, f"the groups of '{a.name}' do not end with '?', or repeat")
-        both = (question.grid is None) == (subject.score is None)
-        require(both, "a range of scores and a column of scores belong together")
-    cells = f"{question.cells:,} combinations of groups"
-    require(question.cells <= MOST_CELLS, f"{cells}; at most {MOST_CELLS:,} are counted")
-    return question
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        subject, attributes = self.subject, self.attributes
+        if isinstance(subject, SentModel):
+            same = (attributes, self.grid) == (subject.attributes, ScoreGrid())
+            require(same, "the groups and the grid are not those of the model")
+        else:
+            same = tuple(a.name for a in attributes) == subject.sensitive
+            require(same, "the groups are not those of the sensitive columns")
+            for a in attributes:
+                good = a.groups[-1:] == (MISSING,) and len(set(a.groups)) == a.size
+                require(good, f"the groups of '{a.name}' do not end with '?', or repeat")
+            both = (self.grid is None) == (subject.score is None)
+            require(both, "a range of scores and a column of scores belong together")
+        cells = f"{self.cells:,} combinations of groups"
+        require(self.cells <= MOST_CELLS, f"{cells}; at most {MOST_CELLS:,} are counted")
+        return self
 
 
 # ------------------------------------------------------------------ counts
@@ -309,17 +307,14 @@ def read_audit(
     for added in sums:
         possible = (added.losses <= _LARGEST_LOSS * added.counts).all()
         require(possible, f"its mean loss is above {_LARGEST_LOSS:g}")
-    _check_floor(counts, answer.facts.floor)
+    _check_withheld(counts, answer.facts.floor)
     return counts, answer.facts
 
 
-def _check_floor(counts: AuditCounts, floor: int) -> None:
+def _check_withheld(counts: AuditCounts, floor: int) -> None:
     """Refuse counts that a floor does not leave, and an impossible number of withheld rows."""
-    above = ((counts.rows == 0) | (counts.rows >= floor)).all()
-    require(above, f"it counts fewer than {floor} rows, which it says it never does")
     withheld, hidden = int(counts.withheld[0]), int(counts.hidden.sum())
+    check_floor(counts.rows, counts.hidden, withheld, floor)
     all_hidden = hidden == counts.hidden.size and withheld == floor - 1  # below the floor in all
     enough = hidden == 0 or withheld >= max(hidden, floor) or all_hidden
     require(enough, f"it withholds {withheld} rows of {hidden} groups and labels")
-    named = withheld == 0 or hidden > 0
-    require(named, "it withholds rows, and says of no group that it does")

@@ -333,7 +333,7 @@ class CountsAnswer(SiloAnswer):
     validation: _Counts
     test: _Counts
     hidden: Annotated[dict[Split, _Flags], RowChange(entries=0)]
-    withheld: Annotated[np.ndarray, Form(np.int64, (len(SPLITS),)), RowChange(entries=0)]
+    withheld: Annotated[np.ndarray, Form.whole(len(SPLITS)), RowChange(entries=0)]
 
 
 def read_counts(
@@ -351,16 +351,13 @@ def read_counts(
     totals, pairs = {}, {}
     for part, table in counts.items():
         hidden, rows = answer.hidden[part] == 1, withheld[part]
-        possible = rows == 0 or floor <= rows <= MOST_ROWS
+        possible = rows == 0 or rows >= floor
         require(possible, f"it withholds {rows} {part} rows; its floor is {floor}")
-        named = rows == 0 or hidden.any()
-        require(named, f"it withholds {part} rows, and says of no group that it does")
+        check_floor(table, hidden, rows, floor, part)
         # Each one as well: a sum of huge counts may come out right.
         right = (table <= sums.rows).all()
         require(right, f"its counts of {part} rows are not those of {sums.rows} rows")
         require(not table[hidden].any(), f"it counts {part} rows that it withholds")
-        above = ((table == 0) | (table >= floor)).all()
-        require(above, f"it counts fewer than {floor} rows, as it never does")
         totals[part] = int(table.sum()) + rows
         pairs[part] = tuple((int(c), int(y)) for c, y in np.argwhere(hidden))
     total, train, summed = sum(totals.values()), totals["train"], rows_of(sums.train)
@@ -371,3 +368,13 @@ def read_counts(
     remedy = f"it has too few rows for its own floor of {floor}"
     require(answer.train.any() or train == 0, f"{fault}: {remedy}")
     return counts, SiloDisclosure(floor=floor, policy=answer.policy, hidden=pairs, rows=withheld)
+
+
+def check_floor(
+    counts: np.ndarray, hidden: np.ndarray, withheld: int, floor: int, part: str = "its"
+) -> None:
+    """Refuse counts that a floor does not leave, and withheld rows that are in no group."""
+    above = ((counts == 0) | (counts >= floor)).all()
+    require(above, f"it counts fewer than {floor} rows, as it never does")
+    named = withheld == 0 or hidden.any()
+    require(named, f"it withholds {part} rows, and says of no group that it does")

@@ -10,9 +10,10 @@ cells the task has, and refuses anything that does not fit, in one line.
 
 from __future__ import annotations
 
+import copy
 import json
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
@@ -266,8 +267,7 @@ def unpack(message: type[M], packet: Packet, **sizes: int) -> M:
     else:
         where, fields = f"a '{message.kind}' message: ", packet.request.fields
     try:
-        arrays = _by_field(packet.arrays, message.model_fields)
-        return message.model_validate(_merged(fields, arrays), context=sizes)
+        return message.model_validate(_with_arrays(fields, packet.arrays), context=sizes)
     except ValidationError as error:
         problem = first_problem(error)
     except MfairflError as error:  # no task, plan or rule has such values
@@ -298,14 +298,18 @@ def parse_text(text: str, limits: JsonLimits) -> Parsed:
     return Parsed(kind, fields)
 
 
-def _merged(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+def _with_arrays(fields: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
     """Return the fields of a text with the arrays at their places, which must be empty."""
-    merged = dict(fields)
-    for name, value in arrays.items():
-        present = merged.get(name)
-        if present is not None and not (isinstance(present, dict) and isinstance(value, dict)):
-            raise MessageError(f"the array '{name}' was not asked for")
-        merged[name] = value if present is None else _merged(present, value)
+    merged = copy.deepcopy({**fields})
+    for name, array in arrays.items():
+        unwanted = f"the array '{name}' was not asked for"
+        *path, last = name.split("/", _DEPTH - 1)
+        entries = merged
+        for part in path:
+            entries = entries.setdefault(part, {})
+            require(isinstance(entries, dict), unwanted)
+        require(last not in entries, unwanted)
+        entries[last] = array
     return merged
 
 
@@ -325,22 +329,3 @@ def _without_arrays(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any
     if plain and not left:
         return _ONLY_ARRAYS
     return left if isinstance(value, dict) else list(left.values())
-
-
-def _by_field(arrays: Arrays, known: Container[str]) -> dict[str, Any]:
-    """Return arrays by known field: one, or a mapping where names have several parts."""
-    fields: dict[str, Any] = {}
-    for name, array in arrays.items():
-        unwanted = MessageError(f"the array '{name}' was not asked for")
-        if name.partition("/")[0] not in known:
-            raise unwanted
-        *path, last = name.split("/", _DEPTH - 1)
-        entries = fields
-        for part in path:
-            entries = entries.setdefault(part, {})
-            if not isinstance(entries, dict):
-                raise unwanted
-        if last in entries:
-            raise unwanted
-        entries[last] = array
-    return fields
