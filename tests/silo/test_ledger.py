@@ -367,7 +367,7 @@ def test_an_error_that_may_quote_the_file_is_named_without_its_text(settings):
     with pytest.raises(DataError, match="secret"):
         Responder(settings["east"]).handle("run-1", packet)
     (line,) = ledger_of(settings["east"])
-    assert line.refusal == "DataError; the silo's own log says more"
+    assert line.refusal == "its file cannot be used with the agreed task; its own log says why"
 
 
 def test_an_answer_that_the_ledger_cannot_take_does_not_leave(settings, monkeypatch):

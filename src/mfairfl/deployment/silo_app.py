@@ -37,11 +37,11 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.runtime.run_clientapp import push_message, push_task_output
 
 from mfairfl.deployment.processes import silence_flower
-from mfairfl.errors import CheckpointError, ConfigError, DataError, MessageError, MfairflError
+from mfairfl.errors import ConfigError, MessageError, MfairflError
 from mfairfl.flower.records import from_records, to_records
 from mfairfl.runs.silo_runs import read_consent
 from mfairfl.silo.policy import load_policy
-from mfairfl.silo.responder import Responder
+from mfairfl.silo.responder import Responder, disclosed_reason
 from mfairfl.silo.rows import Session
 from mfairfl.silo.silo_file import SiloSettings, load_silo
 from mfairfl.wire.packing import HelloAnswer, pack
@@ -64,16 +64,17 @@ def answer(message: Message, context: Context) -> Message:
     """
     try:
         return Message(_reply(message, context), reply_to=message)
-    except (MessageError, ConfigError) as error:
-        reason = str(error)
-    except DataError as error:
-        _log.error("%s", error)
-        reason = "its file cannot be used with the agreed task; its own log says why"
-    except CheckpointError as error:
-        _log.error("%s", error)
-        reason = "what it stored of this run is damaged; its own log says what to do"
     except Exception as error:
-        return _unanswered(message, error)
+        return _refused(message, error)
+
+
+def _refused(message: Message, error: Exception) -> Message:
+    """Return the reply to a message that cannot be answered; log what it does not disclose."""
+    reason = disclosed_reason(error)
+    if not isinstance(error, MfairflError):
+        _log.exception("a message could not be answered")
+    elif reason != str(error):
+        _log.error("%s", error)
     return Message(Error(code=_RAISED, reason=reason), reply_to=message)
 
 
@@ -99,12 +100,6 @@ def session_of(settings: SiloSettings) -> Session:
     if session is None or session.settings != settings:
         session = _sessions[settings.name] = Session(settings)
     return session
-
-
-def _unanswered(message: Message, error: Exception) -> Message:
-    _log.exception("a message could not be answered")
-    reason = f"{type(error).__name__}; its own log says more"
-    return Message(Error(code=_RAISED, reason=reason), reply_to=message)
 
 
 class SiloTasks:
@@ -173,7 +168,7 @@ class SiloTasks:
                 try:
                     reply = app(message, context)
                 except Exception as error:  # a kind of message that it does not answer
-                    reply = _unanswered(message, error)
+                    reply = _refused(message, error)
                 push_message(supernode, reply, context)
                 status = SubStatus.COMPLETED
             finally:

@@ -27,7 +27,13 @@ from mfairfl.data.values import StrictModel
 from mfairfl.engine.checkpoint import read_sealed, write_sealed
 from mfairfl.engine.clients import DiskSlots, SoleClient
 from mfairfl.engine.state import Ask, Train
-from mfairfl.errors import ConfigError, DataError, MessageError, TimeLimitError
+from mfairfl.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    MessageError,
+    TimeLimitError,
+)
 from mfairfl.fairness.cells import Cells
 from mfairfl.files import make_private_folder
 from mfairfl.silo import ledger
@@ -39,7 +45,7 @@ from mfairfl.silo.silo_file import SiloSettings, follow_extensions, require_list
 from mfairfl.text import one_line
 from mfairfl.training.execution import time_limit
 from mfairfl.wire import enrolment_messages as messages
-from mfairfl.wire.audit_messages import GroupsQuestion, unpack_audit
+from mfairfl.wire.audit_messages import AuditQuestion, GroupsQuestion
 from mfairfl.wire.packing import Packet, SiloAnswer, pack, require, unpack
 from mfairfl.wire.run_messages import Shape, answer_message, unpack_ask
 
@@ -121,7 +127,7 @@ class Responder:
             try:
                 answer = pack(self._answer(run, packet))
             except Exception as error:
-                self._ledger.add(**exchange, refusal=_reason(error))
+                self._ledger.add(**exchange, refusal=disclosed_reason(error))
                 raise
             self._ledger.add(
                 **exchange,
@@ -152,7 +158,7 @@ class Responder:
             "audit-groups": lambda: frequent_groups(
                 session, policy, unpack(GroupsQuestion, packet)
             ),
-            "audit": lambda: self._audit(packet),
+            "audit": lambda: self._audit(unpack(AuditQuestion, packet)),
             **dict.fromkeys(_OF_A_RUN, lambda: self._compute(run, packet)),
         }
         try:
@@ -314,18 +320,22 @@ class Responder:
             self._about(split, released.counts(split)[0])
         return released
 
-    def _audit(self, packet: Packet) -> SiloAnswer:
+    def _audit(self, question: AuditQuestion) -> SiloAnswer:
         """Count decisions by group, label and score."""
-        answer = count_decisions(self._session, self._policy, self._consent, unpack_audit(packet))
+        answer = count_decisions(self._session, self._policy, self._consent, question)
         self._about("audited", answer.decided.sum(axis=2))
         return answer
 
 
-def _reason(error: Exception) -> str:
+def disclosed_reason(error: Exception) -> str:
     """Return the reason that the coordinator receives; other errors may quote the file."""
     if isinstance(error, MessageError | ConfigError):
         return str(error)
-    return f"{type(error).__name__}; the silo's own log says more"
+    if isinstance(error, DataError):
+        return "its file cannot be used with the agreed task; its own log says why"
+    if isinstance(error, CheckpointError):
+        return "what it stored of this run is damaged; its own log says what to do"
+    return f"{type(error).__name__}; its own log says more"
 
 
 def _stored_bytes(ask: Ask, folder: Path, shape: Shape) -> int:
