@@ -11,7 +11,6 @@ import datetime
 import functools
 import ipaddress
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -65,9 +64,9 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
         .sign(ca_key, hashes.SHA256())
     )
     for name, signed, signed_key in (("ca", authority, ca_key), ("server", certificate, key)):
-        _write(folder / f"{name}.crt", signed.public_bytes(_PEM), secret=False)
-        private = _private(signed_key, serialization.PrivateFormat.PKCS8)
-        _write(folder / f"{name}.key", private, secret=True)
+        write_atomically(folder / f"{name}.crt", signed.public_bytes(_PEM))
+        secret = _private(signed_key, serialization.PrivateFormat.PKCS8)
+        write_atomically(folder / f"{name}.key", secret, private=True)
 
 
 def make_key(path: Path) -> Path:
@@ -76,11 +75,12 @@ def make_key(path: Path) -> Path:
     _refuse_existing([path, public])
     path.parent.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP384R1())
-    _write(path, _private(key, serialization.PrivateFormat.OpenSSH), secret=True)
+    secret = _private(key, serialization.PrivateFormat.OpenSSH)
+    write_atomically(path, secret, private=True)
     line = key.public_key().public_bytes(
         serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
     )
-    _write(public, line + b"\n", secret=False)
+    write_atomically(public, line + b"\n")
     return public
 
 
@@ -150,14 +150,6 @@ def _refuse_existing(paths: Sequence[Path]) -> None:
     for path in paths:
         if path.exists():
             raise ConfigError(f"{path}: exists; remove it first if it is no longer in use")
-
-
-def _write(path: Path, data: bytes, *, secret: bool) -> None:
-    # Created with mode 600: not readable by others even for a moment.
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
-    if not secret:
-        path.chmod(0o644)
 
 
 # ------------------------------------------------------------------ which keys count

@@ -157,27 +157,14 @@ def stop(processes: Sequence[Process], *, seconds: float = 15) -> None:
             process.kill()
             process.wait()
     # Flower's helpers watch their parent and end by themselves, a few seconds later.
-    kill(_await_end(children, seconds=end - time.monotonic()))
+    kill(psutil.wait_procs(children, max(0.0, end - time.monotonic()))[1])
 
 
 def kill(processes: Sequence[psutil.Process]) -> None:
     """Kill processes that others started, and wait until they are gone."""
     for process in processes:
         _signal(process, signal.SIGKILL)
-    _await_end(processes, seconds=LEAVING)
-
-
-def _await_end(processes: Sequence[psutil.Process], *, seconds: float) -> list[psutil.Process]:
-    """Wait for processes that others started; return those that are still alive."""
-    end = time.monotonic() + seconds
-    while True:
-        for process in processes:
-            with contextlib.suppress(ChildProcessError):  # adopted ones are ours to wait for
-                os.waitpid(process.pid, os.WNOHANG)
-        left = [process for process in processes if is_alive(process)]
-        if not left or time.monotonic() >= end:
-            return left
-        time.sleep(0.1)
+    psutil.wait_procs(processes, LEAVING)
 
 
 def descendants(pid: int) -> list[psutil.Process]:
