@@ -7,9 +7,8 @@ import pytest
 from consortium import config, write_files
 
 from mfairfl.data import FileFormat, load_dataset
-from mfairfl.data.predictions import PredictionColumns
 from mfairfl.deployment.local import run_local, write_audit_deployment, write_deployment
-from mfairfl.deployment.settings import load_federation
+from mfairfl.deployment.settings import AuditRequest, load_federation
 from mfairfl.errors import ConfigError
 from mfairfl.runs.config import make_config
 from mfairfl.silo.policy import OPEN, Policy, load_policy
@@ -101,8 +100,9 @@ def test_a_finished_federation_answers_without_a_process(tmp_path, monkeypatch):
 
 def test_a_silo_here_agrees_to_the_audit_that_is_asked_for(tmp_path):
     files, out = write_files(tmp_path), tmp_path / "audit"
-    columns = PredictionColumns(sensitive=("sex",), label="hired", prediction="d", favourable=1)
-    file = write_audit_deployment(columns, files, out, min_rows=3)
+    request = AuditRequest(sensitive=("sex",), prediction="hired", selected="yes")
+    columns = request.columns()
+    file = write_audit_deployment(request, files, out, min_rows=3)
     settings = load_federation(file)
     assert (settings.run, settings.minimum) == (None, 3)
     silo = file.parent / "silos" / "north" / "silo.toml"
@@ -111,7 +111,7 @@ def test_a_silo_here_agrees_to_the_audit_that_is_asked_for(tmp_path):
     assert require_columns_agreed(own.audit, columns) == columns
     assert not own.audit.models
     assert load_policy(silo).disclosure.min_rows == 3
-    write_audit_deployment(columns, files, out)  # another floor, the same keys
+    write_audit_deployment(request, files, out)  # another floor, the same keys
     assert load_policy(silo).disclosure.min_rows == Policy().disclosure.min_rows
     assert load_policy(silo).disclosure.versions > 1000  # one owner, who may change a file
 
@@ -119,6 +119,6 @@ def test_a_silo_here_agrees_to_the_audit_that_is_asked_for(tmp_path):
 def test_a_run_over_silos_is_not_taken_for_an_audit(tmp_path):
     files, out = write_files(tmp_path), tmp_path / "run"
     write_deployment(config(), out, silos=files, deadline=9)
-    columns = PredictionColumns(sensitive=("sex",), prediction="d")
+    request = AuditRequest(sensitive=("sex",), prediction="hired", selected="yes")
     with pytest.raises(ConfigError, match="holds a run over silos; choose another --out"):
-        write_audit_deployment(columns, files, out)
+        write_audit_deployment(request, files, out)

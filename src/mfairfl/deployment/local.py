@@ -12,7 +12,7 @@ import tomli_w
 
 from mfairfl.data import FileFormat, read_frame
 from mfairfl.data.columns import columns_of
-from mfairfl.data.predictions import PredictionColumns, read_predictions
+from mfairfl.data.predictions import read_predictions
 from mfairfl.deployment import processes, superlink
 from mfairfl.deployment.keys import make_certificates, make_key
 from mfairfl.deployment.process_groups import Program, watched_group
@@ -29,7 +29,7 @@ from mfairfl.runs.record import RunRecord, read_record
 from mfairfl.runs.silo_runs import silo_config, silo_task, write_silo_files
 from mfairfl.silo.policy import OPEN, POLICY, Disclosure, Policy, policy_text
 from mfairfl.silo.silo_file import load_silo
-from mfairfl.wire.audit_messages import AuditSubject, SentModel
+from mfairfl.wire.audit_messages import SentModel
 
 Say = Callable[[str], None]
 _EVERYWHERE = ("0.0.0.0", "")  # noqa: S104 - compared with, not bound to
@@ -92,13 +92,8 @@ def audit_local(
     min_rows : int, optional
         The silos' floor; by default the one of a silo without a policy.toml.
     """
-    subject = request.terms().subject
-    if isinstance(subject, PredictionColumns):
-        for path in silos.values():  # a silo would only report that it cannot use its file
-            read_predictions(columns_of(read_frame(path), path.name), subject, path.name)
     with processes.sole_use(out / "deployment"):
-        scale = request.score_range
-        file = write_audit_deployment(subject, silos, out, score_range=scale, min_rows=min_rows)
+        file = write_audit_deployment(request, silos, out, min_rows=min_rows)
         with _federation(file, say) as needs:
             say("asking for counts")
             return superlink.audit_federation(file, request, out, follower, needs)
@@ -209,12 +204,7 @@ def write_deployment(
 
 
 def write_audit_deployment(
-    subject: AuditSubject,
-    silos: Mapping[str, Path],
-    out: Path,
-    *,
-    score_range: tuple[float, float] = (0.0, 1.0),
-    min_rows: int | None = None,
+    request: AuditRequest, silos: Mapping[str, Path], out: Path, *, min_rows: int | None = None
 ) -> Path:
     """Write the files of an audit over silos on this machine, which agree to what is asked for.
 
@@ -233,12 +223,15 @@ def write_audit_deployment(
         raise ConfigError(f"{out}: holds a run over silos; choose another --out")
     for old in folder.glob(f"silos/*/{POLICY}"):  # of an earlier audit, perhaps with another floor
         old.unlink()
+    subject = request.terms().subject
     if isinstance(subject, SentModel):
         columns = [s.column for s in subject.task.sensitive if s.name in subject.audited]
         consent = {"label": subject.task.label, "sensitive": columns, "models": True}
     else:
+        for path in silos.values():  # a silo would only report that it cannot use its file
+            read_predictions(columns_of(read_frame(path), path.name), subject, path.name)
         consent = subject.model_dump(mode="json", exclude_none=True)
-        consent["score_range"] = list(score_range)
+        consent["score_range"] = list(request.score_range)
     # All files have one owner, who may change them between two audits.
     floor = Disclosure().min_rows if min_rows is None else min_rows
     disclosure = OPEN.disclosure.model_copy(update={"min_rows": floor})
