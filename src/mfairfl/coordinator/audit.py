@@ -177,17 +177,15 @@ def _named_alone(named: Mapping[str, Named]) -> dict[str, int]:
 def _without_unused(counts: AuditCounts) -> AuditCounts:
     """Take groups out that no row is in, counted or withheld: as in an audit of all rows."""
     shape = counts.cells.shape
-    occupied = np.asarray(((counts.rows > 0) | counts.hidden).any(axis=(0, 2))).reshape(shape)
-    remaining, attributes = np.ones(shape, dtype=bool), []
-    for axis, attribute in enumerate(counts.attributes):
-        used = np.asarray(np.moveaxis(occupied, axis, 0).reshape(attribute.size, -1).any(axis=1))
-        np.moveaxis(remaining, axis, 0)[~used] = False
-        groups = tuple(group for group, some in zip(attribute.groups, used, strict=True) if some)
-        attributes.append(Attribute(attribute.name, groups))
-    cells = np.flatnonzero(remaining.reshape(-1))
+    occupied = np.argwhere(((counts.rows > 0) | counts.hidden).any(axis=(0, 2)).reshape(shape))
+    used = [np.unique(places) for places in occupied.T]
+    cells = np.ravel_multi_index(np.ix_(*used), shape).reshape(-1)
     return replace(
         counts,
-        attributes=tuple(attributes),
+        attributes=tuple(
+            Attribute(attribute.name, tuple(attribute.groups[place] for place in places))
+            for attribute, places in zip(counts.attributes, used, strict=True)
+        ),
         decided=counts.decided[:, cells],
         scored=None if counts.scored is None else counts.scored[:, cells],
         sums=None if counts.sums is None else tuple(sums.of_cells(cells) for sums in counts.sums),

@@ -142,6 +142,9 @@ def enrol(
             "value; a model needs rows with both"
         )
     sums = {name: answers[name].train + answers[name].others for name in counted}
+    differences = find_differences(
+        columns_of_sums(sums), sensitive=[s.column for s in task.sensitive]
+    )
     used = {name: answers[name].rows for name in counted}
     return Enrolled(
         task=task,
@@ -154,14 +157,14 @@ def enrol(
         warnings=_lines(
             *_dominant(counts),
             *_nameless(task, [profiles[name] for name in counted]),
-            *_odd_columns(task, sums),
+            *(line for _, line in difference_lines(differences)),
         ),
         treatment=tuple(
-            Treated(kind, *_lines(line))
+            Treated(kind, one_line(line, _NOTE))
             for kind, line in (
                 *agreement.treatment,
-                *(Treated("dropped", line) for line in _left_out(profiles, used)),
-                *(Treated("filled", line) for line in _filled_in(sums)),
+                *_left_out(profiles, used),
+                *_filled_in(sums),
             )
         ),
     )
@@ -241,25 +244,16 @@ def _nameless(task: Task, profiles: Sequence[Profile]) -> Iterator[str]:
         )
 
 
-def _odd_columns(task: Task, sums: Mapping[str, EncoderStatistics]) -> Iterator[str]:
-    """Yield what the clients' sums show: columns that are empty, constant or in other units."""
-    sensitive = [s.column for s in task.sensitive]
-    differences = find_differences(columns_of_sums(sums), sensitive=sensitive)
-    yield from (line for _, line in difference_lines(differences))
-
-
-def _left_out(profiles: Mapping[str, Profile], rows: Mapping[str, int]) -> Iterator[str]:
+def _left_out(profiles: Mapping[str, Profile], rows: Mapping[str, int]) -> Iterator[Treated]:
     """Yield a line for each client that uses fewer rows than its file has."""
     for name, used in rows.items():
         rows_of_file = profiles[name].rows if profiles[name].floor == 1 else used  # else rounded
         if lost := rows_of_file - used:
-            yield (
-                f"{name}: {lost:,} of {rows_of_file:,} rows left out, values missing where none "
-                "may be"
-            )
+            of_rows = f"{name}: {lost:,} of {rows_of_file:,} rows left out"
+            yield Treated("dropped", f"{of_rows}, values missing where none may be")
 
 
-def _filled_in(sums: Mapping[str, EncoderStatistics]) -> Iterator[str]:
+def _filled_in(sums: Mapping[str, EncoderStatistics]) -> Iterator[Treated]:
     """Yield a line for each column of which clients lack values."""
     gaps: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
     for client, statistics in sums.items():
@@ -273,5 +267,5 @@ def _filled_in(sums: Mapping[str, EncoderStatistics]) -> Iterator[str]:
         lacking = [f"{c} {missing:,}" for c, (missing, _) in clients.items() if missing]
         if lacking:
             lost, total = (sum(counts) for counts in zip(*clients.values(), strict=True))
-            where = some_of(lacking)
-            yield f"column '{name}': {lost:,} of {total:,} values missing ({where}), {how}"
+            values = f"{lost:,} of {total:,} values missing ({some_of(lacking)})"
+            yield Treated("filled", f"column '{name}': {values}, {how}")

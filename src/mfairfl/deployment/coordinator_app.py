@@ -86,17 +86,16 @@ def build_silo_audit(request: AuditRequest, gathered: GatheredAudit) -> Document
     """Return the audit of what silos counted."""
     counts, left_out = gathered.counts, sorted(gathered.left_out.items())
     rows = (counts.decided.sum(axis=(1, 2, 3)) + counts.withheld).tolist()
-    row_numbers, note = dict(zip(counts.clients, rows, strict=True)), "released no count of fewer"
-    sources = [
-        AuditSource(
-            name=name,
-            rows=row_numbers[name],
-            sha256=facts.sha256,
-            left_out=facts.left_out,
-            notes=[f"{note} than {facts.floor} rows of a group and label"] * (facts.floor > 1),
+    sources = []
+    for name, count in zip(counts.clients, rows, strict=True):
+        facts, notes = gathered.silos[name], []
+        if facts.floor > 1:
+            notes = [f"released no count of fewer than {facts.floor} rows of a group and label"]
+        sources.append(
+            AuditSource(
+                name=name, rows=count, sha256=facts.sha256, left_out=facts.left_out, notes=notes
+            )
         )
-        for name, facts in gathered.silos.items()
-    ]
     if request.run is None:
         settings = request.settings(request.meaning())
     else:

@@ -22,6 +22,7 @@ from mfairfl import data
 from mfairfl.data import Attribute, Task
 from mfairfl.errors import DataError
 from mfairfl.fairness.cells import Cells, Statistics
+from mfairfl.fairness.scores import RowScores
 from mfairfl.flower.records import sums_record
 from mfairfl.training.plan import Plan, Table2
 
@@ -137,7 +138,7 @@ def measurement_record(sensitive: Groups, logits: Rows, labels: Rows, cells: Row
     ([0.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 1.0])
     """
     values = logits if isinstance(logits, Tensor) else torch.tensor(np.asarray(logits))
-    z = _one_logit_per_row(values).detach().cpu().to(torch.float64)
+    z = _one_logit_per_row(values).detach().cpu().to(torch.float64).numpy()
     y, c = (_codes(values).cpu().numpy() for values in (labels, cells))
     size = Cells(attributes_of(sensitive)).size
     for name, codes, end in (("label", y, 2), ("cell", c, size)):
@@ -146,14 +147,10 @@ def measurement_record(sensitive: Groups, logits: Rows, labels: Rows, cells: Row
         wrong = codes[(codes < 0) | (codes >= end)]
         if wrong.size:
             raise DataError(f"{name} {wrong[0]} is outside 0 … {end - 1}")
-    losses = functional.softplus(z) - torch.from_numpy(y) * z
+    rows = RowScores.from_logits(z)
+    losses = rows.losses[np.arange(len(y)), y]
     statistics = Statistics.from_rows(
-        size=size,
-        cells=c,
-        y=y,
-        decisions=(z > 0).numpy(),
-        scores=torch.sigmoid(z).numpy(),
-        losses=losses.numpy(),
+        size=size, cells=c, y=y, decisions=z > 0, scores=rows.probabilities, losses=losses
     )
     return sums_record(statistics)
 

@@ -252,14 +252,12 @@ def plan_record(job: Job) -> ConfigRecord:
     for obstacle, applies in obstacles.items():
         if applies:
             raise ConfigError(obstacle)
-    tables = {name: getattr(plan, name) or () for name in _TABLES}
-    lists = {name: np.array(table, float).reshape(-1).tolist() for name, table in tables.items()}
-    values: dict[str, Any] = {
-        **{name: getattr(plan, name) for name in _NUMBERS},
-        "optimizer": optimizer.name,
-        **{name: getattr(optimizer, name) for name in _OPTIMIZER},
-        **{name: numbers for name, numbers in lists.items() if numbers},
-    }
+    values: dict[str, Any] = {name: getattr(plan, name) for name in _NUMBERS}
+    values["optimizer"] = optimizer.name
+    values |= {name: getattr(optimizer, name) for name in _OPTIMIZER}
+    for name in _TABLES:
+        if table := getattr(plan, name):
+            values[name] = np.array(table, float).reshape(-1).tolist()
     return ConfigRecord({name.replace("_", "-"): value for name, value in values.items()})
 
 
@@ -286,9 +284,9 @@ def read_plan(message: Message) -> Plan:
     for name in ("optimizer", *_NUMBERS, *_OPTIMIZER):
         lacking = f"the plan lacks '{name.replace('_', '-')}'"
         require(name in values, f"{lacking}; install the same mfairfl on server and client")
-    optimizer = {name: values[name] for name in _OPTIMIZER}
     plain = {name: values[name] for name in _NUMBERS}
-    plain["optimizer"] = {"name": values["optimizer"], **optimizer}
+    plain["optimizer"] = {name: values[name] for name in _OPTIMIZER}
+    plain["optimizer"]["name"] = values["optimizer"]
     for name in values.keys() & set(_TABLES):
         numbers, key = values[name], name.replace("_", "-")
         pairs = isinstance(numbers, list) and len(numbers) % 2 == 0
