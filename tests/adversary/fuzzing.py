@@ -41,8 +41,8 @@ from mfairfl.flower.records import from_records, to_records
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings
 from mfairfl.strategies import create
-from mfairfl.wire.enrolment_messages import DESCRIPTION, ModelTerms
-from mfairfl.wire.packing import Packet, make_packet, pack
+from mfairfl.wire.enrolment_messages import ModelTerms
+from mfairfl.wire.packing import ANSWER, Packet, make_packet, pack
 from mfairfl.wire.run_messages import Shape, answer_message, unpack_ask
 from mutations import mutated, mutated_reply
 
@@ -312,7 +312,7 @@ class Enrolment:
 
     silos: RememberedSilos
     exchanges: list[dict[str, Packet]]
-    largest: int = DESCRIPTION.characters
+    largest: int = ANSWER.characters
 
     @classmethod
     def of(cls, folder: Path) -> Enrolment:

@@ -15,8 +15,8 @@ from enrolments import TASK, TERMS, Fresh
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.data import SPLITS, EncoderConfig
 from mfairfl.errors import FederationError
-from mfairfl.wire.enrolment_messages import DESCRIPTION, ModelTerms, read_profile
-from mfairfl.wire.packing import VERSION, Packet
+from mfairfl.wire.enrolment_messages import ModelTerms, read_profile
+from mfairfl.wire.packing import ANSWER, VERSION, Packet
 
 HONEST = sorted(set(fed.SITES) - {"west"})
 ONE_COLUMN = {"name": "x", "values": 60, "texts": 0, "missing": 0, "levels": {}}
@@ -311,8 +311,8 @@ def test_too_few_honest_clients_end_an_enrolment_in_one_line(settings):
 
 def largest_profile():
     """The longest text that is read, with as many values as it may hold."""
-    many = DESCRIPTION.values - 100
-    size = (DESCRIPTION.characters - 2000) // many - 8
+    many = ANSWER.values - 100
+    size = (ANSWER.characters - 2000) // many - 8
     levels = {f"{i:06d}" + "x" * (size - 6): 1 for i in range(many)}
     column = ONE_COLUMN | {"values": many, "texts": many, "levels": levels}
     said = {"client": "west", "rows": many, "columns": [column]}
@@ -321,12 +321,12 @@ def largest_profile():
 
 def test_the_largest_profile_takes_little_time_and_twice_its_memory():
     packet = Packet(largest_profile(), {})
-    assert 0.95 * DESCRIPTION.characters < len(packet.text) <= DESCRIPTION.characters
+    assert 0.95 * ANSWER.characters < len(packet.text) <= ANSWER.characters
     began = time.process_time()
     tracemalloc.start()
     found = read_profile("west", packet, TASK)
     growth = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert len(found.columns[0].levels) == DESCRIPTION.values - 100
-    assert growth <= 2 * DESCRIPTION.characters
+    assert len(found.columns[0].levels) == ANSWER.values - 100
+    assert growth <= 2 * ANSWER.characters
     assert time.process_time() - began < 10  # tracing makes it many times slower

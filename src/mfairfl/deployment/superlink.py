@@ -82,37 +82,30 @@ class SuperLink:
             raise FederationError(f"the SuperLink: {problem} ({reason[:300]})") from None
 
     def update_keys(self) -> None:
-        """Register the silos' keys, except revoked ones, which are unregistered."""
-        registered = keys.read_registered(self._server.registered)
-        known = {key.encode() for key in registered} | self._settings.revoked_keys()
-        members = self._settings.members()
-        if new := [key for key in members if key not in known]:
-            with self._control("a key cannot be registered") as client:
-                for key in new:
-                    request = control_pb2.RegisterNodeRequest(public_key=key, name=members[key])
-                    try:
-                        client.RegisterNode(request)
-                    except httpx.HTTPStatusError as error:
-                        if "already in use" not in error.response.text:
-                            raise
-            self._write_registered([*registered, *(key.decode() for key in new)])
-        self.drop_revoked()
-
-    def drop_revoked(self) -> None:
-        """Unregister revoked keys."""
-        registered = keys.read_registered(self._server.registered)
-        revoked = self._settings.revoked_keys()
-        valid = [key for key in registered if key.encode() not in revoked]
-        if len(valid) == len(registered):
+        """Unregister keys that were revoked, and register the silos' other keys."""
+        path = self._server.registered
+        registered = [key.encode() for key in keys.read_registered(path)]
+        revoked, members = self._settings.revoked_keys(), self._settings.members()
+        valid = [key for key in registered if key not in revoked]
+        new = [key for key in members if key not in revoked and key not in valid]
+        if valid == registered and not new:
             return
-        with self._control("it keeps a revoked key; the gate refuses it all the same") as client:
+        problem = (
+            "it does not take the keys as they are; the gate refuses revoked ones all the same"
+        )
+        with self._control(problem) as client:
             for node in client.ListNodes(control_pb2.ListNodesRequest()).nodes_info:
                 if node.public_key in revoked and not node.unregistered_at:
                     client.UnregisterNode(control_pb2.UnregisterNodeRequest(node_id=node.node_id))
-        self._write_registered(valid)
-
-    def _write_registered(self, registered: list[str]) -> None:
-        write_atomically(self._server.registered, json.dumps(registered).encode(), private=True)
+            for key in new:
+                request = control_pb2.RegisterNodeRequest(public_key=key, name=members[key])
+                try:
+                    client.RegisterNode(request)
+                except httpx.HTTPStatusError as error:
+                    if "already in use" not in error.response.text:
+                        raise
+        texts = [key.decode() for key in (*valid, *new)]
+        write_atomically(path, json.dumps(texts).encode(), private=True)
 
     def submit(self, config: Mapping[str, str], app: Path = APP) -> str:
         """Start a Flower app with this configuration, and return the number of its run."""
@@ -154,7 +147,7 @@ def revoke_key(settings: FederationSettings, file: Path, name: str) -> str:
         records[name] = keys.add_revocation(settings.revoked, name, key)
     superlink, what_follows = SuperLink(settings), "the running server refuses it"
     if superlink.is_running():
-        superlink.drop_revoked()
+        superlink.update_keys()
     else:
         what_follows = "no server is running here, the next one refuses it"
     since = f"{records[name].since:%Y-%m-%d %H:%M} UTC"

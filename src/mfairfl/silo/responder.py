@@ -27,13 +27,7 @@ from mfairfl.data.values import StrictModel
 from mfairfl.engine.checkpoint import read_sealed, write_sealed
 from mfairfl.engine.clients import DiskSlots, SoleClient
 from mfairfl.engine.state import Ask, Train
-from mfairfl.errors import (
-    CheckpointError,
-    ConfigError,
-    DataError,
-    MessageError,
-    TimeLimitError,
-)
+from mfairfl.errors import CheckpointError, ConfigError, DataError, MessageError, TimeLimitError
 from mfairfl.fairness.cells import Cells
 from mfairfl.files import make_private_folder
 from mfairfl.silo import ledger

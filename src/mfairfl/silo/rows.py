@@ -231,6 +231,8 @@ class ReleasedRows:
         The rows of each split.
     floor : int
         Fewest rows that a level, a bin or a count may be of.
+    rows : mapping of split to ndarray (C, 2)
+        The rows of each (cell, label).
     hidden : mapping of split to ndarray (C, 2)
         Which (cell, label) pairs are withheld: those of few rows, and the smallest others, until
         the withheld rows are enough.
@@ -238,6 +240,7 @@ class ReleasedRows:
 
     silo: ClientRows
     floor: int
+    rows: Mapping[Split, NDArray[np.int64]]
     hidden: Mapping[Split, NDArray[np.bool_]]
 
     def cells(self, split: Split) -> NDArray[np.int32]:
@@ -248,8 +251,8 @@ class ReleasedRows:
 
     def counts(self, split: Split) -> tuple[NDArray[np.int64], int]:
         """Return the rows per (cell, label), 0 where withheld, and how many are withheld."""
-        counts = _counts(self.silo, split)
-        return np.where(self.hidden[split], 0, counts), int(counts[self.hidden[split]].sum())
+        rows, hidden = self.rows[split], self.hidden[split]
+        return np.where(hidden, 0, rows), int(rows[hidden].sum())
 
     def sums(self) -> dict[str, EncoderStatistics]:
         """Return what the encoder is fitted from: of the train rows, and of the others.
@@ -288,25 +291,19 @@ def release_rows(
 
     Without a floor the split is that of the run, as in the embedded engine.
     """
-    memory.count_task(_places(table), _strata(table))
-    size, floor = Cells(table.attributes).size, policy.min_rows
+    strata = _strata(table)
+    memory.count_task(_places(table), strata)
+    cells, floor = Cells(table.attributes), policy.min_rows
     if floor == 1:
         silo = split_client(name, table, seed=seed, test=test, validation=validation)
-        return ReleasedRows(silo, floor, {s: np.zeros((size, 2), dtype=bool) for s in SPLITS})
-    silo = memory.split(name, table, test, validation)
-    names = Cells(table.attributes).names
-    hidden = {}
+    else:
+        silo = memory.split(name, table, test, validation)
+    rows, hidden = {}, {}
     for split in SPLITS:
-        counts = _counts(silo, split)
-        hidden[split] = hidden_cells(counts, names, floor) & (counts > 0)
-    return ReleasedRows(silo, floor, hidden)
-
-
-def _counts(silo: ClientRows, split: Split) -> NDArray[np.int64]:
-    """Return the rows per (cell, label) of a split, (C, 2)."""
-    size = Cells(silo.table.attributes).size
-    strata = _strata(silo.table)[silo.rows[split]]
-    return np.bincount(strata, minlength=2 * size).reshape(size, 2)
+        counts = np.bincount(strata[silo.rows[split]], minlength=2 * cells.size)
+        rows[split] = counts.reshape(cells.size, 2)
+        hidden[split] = hidden_cells(rows[split], cells.names, floor) & (rows[split] > 0)
+    return ReleasedRows(silo, floor, rows, hidden)
 
 
 def _strata(table: Table) -> NDArray[np.int64]:

@@ -23,7 +23,6 @@ from mfairfl.engine.output import Served
 from mfairfl.errors import MessageError, MfairflError
 from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
 from mfairfl.fairness.cells import Cells
-from mfairfl.strict_json import JsonLimits
 from mfairfl.wire.enrolment_messages import ModelTerms, check_floor
 from mfairfl.wire.packing import (
     Form,
@@ -64,7 +63,6 @@ class GroupsAnswer(SiloAnswer):
     """Names of groups, by column."""
 
     kind = "groups"
-    limits = JsonLimits(characters=1 << 20, values=1 << 13)
 
     # A name that one row more makes frequent enough, in each column.
     groups: Annotated[
@@ -242,7 +240,6 @@ class AuditAnswer(SiloAnswer):
     """
 
     kind = "audit"
-    limits = JsonLimits(characters=4096, values=64)
 
     facts: Annotated[SiloFacts, RowChange()]
     decided: Annotated[np.ndarray, Form.whole("cells", 3, 2), COUNTED]

@@ -21,7 +21,6 @@ from mfairfl.data.values import StrictModel, canonical_text
 from mfairfl.errors import MessageError, require_known
 from mfairfl.models import MLP, Model, ModuleModel
 from mfairfl.plugins import MODELS
-from mfairfl.strict_json import JsonLimits
 from mfairfl.wire.packing import (
     NUMBERED,
     Form,
@@ -34,9 +33,6 @@ from mfairfl.wire.packing import (
     require,
     unpack,
 )
-
-DESCRIPTION = JsonLimits(characters=1 << 23, values=1 << 15)
-"""The largest description of a file: Adult's profile has 3,300 characters and 210 values."""
 
 _SCALES = (1e-70, 1e70)  # of a column's mean and deviation: their ratios and squares are floats
 
@@ -91,7 +87,6 @@ class ProfileAnswer(SiloAnswer):
     """A description of the file."""
 
     kind = "profile"
-    limits = DESCRIPTION
 
     # Its columns' counts, and the count of one value of each.
     profile: Annotated[Profile, RowChange(entries=None, most=1)]
@@ -139,7 +134,6 @@ class SumsAnswer(SiloAnswer):
     """
 
     kind = "sums"
-    limits = DESCRIPTION
 
     train: Annotated[EncoderStatistics, RowChange()]  # numbers may be as large as they like
     others: Annotated[EncoderStatistics, RowChange()]

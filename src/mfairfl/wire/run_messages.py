@@ -17,7 +17,6 @@ from mfairfl.errors import MessageError, MfairflError
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.fairness.scores import CALIBRATION_BINS, LOGIT_BINS, ScoreSums
 from mfairfl.fairness.thresholds import ScoreHistogram, Thresholds
-from mfairfl.strict_json import JsonLimits
 from mfairfl.training.plan import Job, Report
 from mfairfl.wire.packing import (
     NUMBERED,
@@ -136,15 +135,12 @@ def pack_ask(ask: Ask, client: str) -> Packet:
     """Return a request as a packet for one client."""
     if isinstance(ask, Train):
         jobs = [job for job in ask.jobs if job.client == client]
-        corrections = {str(i): job.plan.linear for i, job in enumerate(jobs)}
-        return pack(
-            TrainQuestion(
-                round=ask.round,
-                jobs=tuple(replace(job, plan=replace(job.plan, linear=None)) for job in jobs),
-                server=ask.weights[client],
-                linear={i: linear for i, linear in corrections.items() if linear is not None},
-            )
-        )
+        plain = tuple(replace(job, plan=replace(job.plan, linear=None)) for job in jobs)
+        linear = {
+            str(i): job.plan.linear for i, job in enumerate(jobs) if job.plan.linear is not None
+        }
+        weights = ask.weights[client]
+        return pack(TrainQuestion(round=ask.round, jobs=plain, server=weights, linear=linear))
     shared: dict[str, Any] = {"splits": ask.splits, "shares": ask.shares, "slot": ask.slot}
     if isinstance(ask, Measure):
         return pack(MeasureQuestion(model=ask.weights, thresholds=ask.thresholds, **shared))
@@ -252,7 +248,6 @@ class TrainAnswer(SiloAnswer):
     """
 
     kind = "reports"
-    limits = JsonLimits(characters=1 << 20, values=1 << 16)
 
     reports: Annotated[tuple[_Outcome, ...], Field(max_length=MOST_MODELS), RowChange()]
     update: Annotated[tuple[_Update, ...], NUMBERED, RowChange()] = ()
@@ -269,11 +264,14 @@ def answer_message(answer: Answer) -> SiloAnswer:
         return ScoreAnswer(scores={s: ScoreArrays.of(sums) for s, sums in answer.items()})
     if isinstance(answer, tuple):
         return MeasureAnswer(sums=tuple(_tables(measured) for measured in answer))
-    changes = {str(i): report.control_change for i, report in enumerate(answer)}
     return TrainAnswer(
         reports=tuple(_Outcome.model_validate(report, from_attributes=True) for report in answer),
         update=tuple(report.update for report in answer),
-        control={i: change for i, change in changes.items() if change is not None},
+        control={
+            str(i): report.control_change
+            for i, report in enumerate(answer)
+            if report.control_change is not None
+        },
     )
 
 
