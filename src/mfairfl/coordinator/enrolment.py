@@ -25,7 +25,7 @@ from mfairfl.data.differences import FEW_ROWS, columns_of_sums, difference_lines
 from mfairfl.data.encoder import fit_encoder
 from mfairfl.data.sums import Histogram
 from mfairfl.data.values import MISSING, StrictModel
-from mfairfl.errors import FederationError, MessageError
+from mfairfl.errors import FederationError
 from mfairfl.fairness.cells import Cells
 from mfairfl.text import one_line, some_of
 from mfairfl.wire import enrolment_messages as messages
@@ -107,16 +107,10 @@ def enrol(
     clients = Participants(transport, sorted(names), minimum)
     task = terms.task.model_copy(update={"client": None})
 
-    def profile_of(name: str, reply: Packet) -> Profile:
-        profile = messages.read_profile(name, reply, task)
-        if terms.most_rows is not None and profile.rows > terms.most_rows:
-            raise MessageError(
-                f"it claims {profile.rows:,} rows; most_rows in the coordinator's file allows "
-                f"{terms.most_rows:,}"
-            )
-        return profile
-
-    profiles = clients.ask(pack(messages.ProfileQuestion(task=task)), profile_of)
+    profiles = clients.ask(
+        pack(messages.ProfileQuestion(task=task)),
+        lambda name, reply: messages.read_profile(name, reply, task, terms.most_rows),
+    )
     agreement = settle(list(profiles.values()), task)
     clients.refuse({name: "; ".join(why) for name, why in agreement.refused.items()})
     task = agreement.task

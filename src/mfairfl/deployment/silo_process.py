@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mfairfl.deployment.process_groups import PRIVATE, Command, ProcessGroup, stop, watched_group
 from mfairfl.deployment.processes import sole_use, supernode_command
-from mfairfl.errors import ConfigError, MfairflError
+from mfairfl.errors import MfairflError
 from mfairfl.silo.policy import load_policy
 from mfairfl.silo.silo_file import load_silo
 
@@ -40,7 +40,9 @@ def run_silo(file: Path) -> None:
     with sole_use(settings.state), watched_group() as group:
         node = _start(command, group)  # it starts while the rest is loaded
         try:
-            with closing(_load_tasks(settings.port)) as tasks:
+            from mfairfl.deployment.silo_app import SiloTasks  # noqa: PLC0415 - takes seconds
+
+            with closing(SiloTasks(settings.port)) as tasks:
                 while True:
                     if node.poll() is not None:
                         _log.warning("the SuperNode ended with code %s", node.returncode)
@@ -62,17 +64,6 @@ def _start(command: Command, group: ProcessGroup) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         command.words, env=command.env, stdin=subprocess.DEVNULL, process_group=group.id
     )
-
-
-def _load_tasks(port: int) -> SiloTasks:
-    try:
-        from mfairfl.deployment.silo_app import SiloTasks  # noqa: PLC0415 - seconds
-    except ImportError as error:
-        raise ConfigError(
-            f"this version of flwr answers messages in another way ({error}): install one that "
-            "mfairfl supports"
-        ) from None
-    return SiloTasks(port)
 
 
 def _fork(tasks: SiloTasks, token: str, group: ProcessGroup) -> int:

@@ -69,7 +69,7 @@ class MessageSignals(Protocol):
 class _Lookout:
     """Chooses the messages whose replies are looked for.
 
-    A reply is listed before its arrays have arrived, and who asks for them too early waits for
+    A reply is listed before its arrays have arrived, and asking for them too early takes
     seconds. A silo that has come for its next message has sent its whole reply.
     """
 

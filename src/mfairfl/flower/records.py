@@ -243,9 +243,9 @@ def plan_record(job: Job) -> ConfigRecord:
     plan, optimizer, controller = job.plan, job.plan.optimizer, job.plan.controller
     of_client = (job.keep, job.keep_control, plan.linear, plan.linear_slot)
     slot = controller and controller.slot
-    kept = job.start != GLOBAL or any(name is not None for name in (*of_client, slot))
+    stores = job.start != GLOBAL or any(name is not None for name in (*of_client, slot))
     obstacles = {
-        "clients must keep something between rounds": kept,
+        "clients must keep something between rounds": stores,
         "multipliers move inside a round": controller is not None,
         "clients send full-batch gradients, not weights": optimizer.name == "gradient",
     }

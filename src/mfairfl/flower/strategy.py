@@ -22,7 +22,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from mfairfl import fairness
 from mfairfl.coordinator.transport import answers_of, log_left_out, read_replies, reasons_of
 from mfairfl.data import SPLITS, Split
-from mfairfl.engine.loop import Callback, federate
+from mfairfl.engine.loop import federate
 from mfairfl.engine.state import Answer, Ask, Refusal, RoundRecord, RunState, Setup, Train
 from mfairfl.errors import ConfigError, FederationError, MessageError
 from mfairfl.fairness.cells import Cells, Statistics
@@ -330,7 +330,7 @@ def _metrics(measured: Measured, summary: methods.Summary) -> dict[str, float]:
     return metrics
 
 
-class _StepwiseLoop(Callback):
+class _StepwiseLoop:
     """The round loop, which waits for an answer between two calls.
 
     Parameters
@@ -364,6 +364,9 @@ class _StepwiseLoop(Callback):
         )
         self._loop = federate(setup, self._state, [self])
         self._ask: Ask = next(self._loop)
+
+    def on_start(self, setup: Setup, state: RunState) -> None:
+        """Nothing has happened yet."""
 
     def on_round(self, setup: Setup, state: RunState, record: RoundRecord) -> None:
         """Keep the record of a round."""

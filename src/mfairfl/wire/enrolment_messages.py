@@ -92,9 +92,12 @@ class ProfileAnswer(SiloAnswer):
     profile: Annotated[Profile, RowChange(entries=None, most=1)]
 
 
-def read_profile(name: str, packet: Packet, task: Task) -> Profile:
-    """Return a client's description of its file."""
+def read_profile(name: str, packet: Packet, task: Task, most_rows: int | None = None) -> Profile:
+    """Return a client's description of its file; one of more than `most_rows` is refused."""
     profile = unpack(ProfileAnswer, packet).profile
+    if most_rows is not None:
+        allowed = f"most_rows in the coordinator's file allows {most_rows:,}"
+        require(profile.rows <= most_rows, f"it claims {profile.rows:,} rows; {allowed}")
     require(profile.client == name, f"it describes itself as '{profile.client}'")
     for sensitive in task.sensitive:
         count = len(profile.levels(sensitive.column))

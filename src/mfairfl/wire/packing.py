@@ -109,8 +109,8 @@ class Form:
 
     def _lengths(self, sizes: Mapping[str, int]) -> list[range]:
         """Return what each length may be."""
-        known = [sizes[n] if isinstance(n, str) else n for n in self.shape]
-        return [range(1, n.most + 1) if isinstance(n, UpTo) else range(n, n + 1) for n in known]
+        lengths = [sizes[n] if isinstance(n, str) else n for n in self.shape]
+        return [range(1, n.most + 1) if isinstance(n, UpTo) else range(n, n + 1) for n in lengths]
 
     def _check(self, value: Any, info: ValidationInfo) -> Any:
         if info.context is None:  # a message that is built here
