@@ -81,7 +81,7 @@ class KeyRing:
     def _read_files(self) -> None:
         self._read_at = time.monotonic()
         self._revoked = frozenset(read_revocations(self._revocations))
-        texts = [text.encode() for text in read_registered(self._registered)]
+        texts = read_registered(self._registered)
         keys = {text: serialization.load_pem_public_key(text) for text in texts}
         self._keys = {  # others cannot be registered
             text: key for text, key in keys.items() if isinstance(key, ec.EllipticCurvePublicKey)

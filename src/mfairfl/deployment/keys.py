@@ -13,6 +13,7 @@ import ipaddress
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -26,13 +27,13 @@ from mfairfl.data.values import StrictModel
 from mfairfl.errors import ConfigError, first_problem
 from mfairfl.files import write_atomically
 
+K = TypeVar("K")
 _DAYS = 730
 _USES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
     *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
 )
 _PEM = serialization.Encoding.PEM
-_OTHER_KIND = "not an elliptic-curve key; make one: `mfairfl deploy key`"
 _LOCAL = ("localhost", "127.0.0.1")  # the coordinator's own processes
 
 
@@ -86,28 +87,32 @@ def make_key(path: Path) -> Path:
 
 def read_public_key(path: Path) -> bytes:
     """Return a silo's public key as Flower's server holds it."""
-    read = serialization.load_ssh_public_key
-    key = _load(path, "public", read, "ask the silo for its .pub file")
-    if not isinstance(key, ec.EllipticCurvePublicKey):
-        raise ConfigError(f"{path}: {_OTHER_KIND}")
+    key = _load(
+        path,
+        ec.EllipticCurvePublicKey,
+        serialization.load_ssh_public_key,
+        remedy="ask the silo for its .pub file",
+    )
     return key.public_bytes(_PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def require_private_key(path: Path) -> None:
     """Refuse a file that is not a silo's private key."""
     read = functools.partial(serialization.load_ssh_private_key, password=None)
-    key = _load(path, "private", read, "make one: `mfairfl deploy key`")
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ConfigError(f"{path}: {_OTHER_KIND}")
+    _load(path, ec.EllipticCurvePrivateKey, read, remedy="make one: `mfairfl deploy key`")
 
 
-def _load(path: Path, kind: str, read: Callable[[bytes], object], remedy: str) -> object:
+def _load(path: Path, kind: type[K], read: Callable[[bytes], object], *, remedy: str) -> K:
+    """Read a key in OpenSSH format; `remedy` says where one comes from."""
     try:
-        return read(path.read_bytes())
+        key = read(path.read_bytes())
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such key; {remedy}") from None
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise ConfigError(f"{path}: not a {kind} key in OpenSSH format ({error})") from None
+        raise ConfigError(f"{path}: not a key in OpenSSH format ({error}); {remedy}") from None
+    if not isinstance(key, kind):
+        raise ConfigError(f"{path}: not an elliptic-curve key; {remedy}")
+    return key
 
 
 def _builder(
@@ -155,7 +160,7 @@ def _refuse_existing(paths: Sequence[Path]) -> None:
 # ------------------------------------------------------------------ which keys count
 
 
-def read_registered(path: Path) -> list[str]:
+def read_registered(path: Path) -> list[bytes]:
     """Return the keys (PEM) that the SuperLink has registered; none without the file."""
     try:
         keys = json.loads(path.read_text(encoding="utf-8"))
@@ -163,7 +168,7 @@ def read_registered(path: Path) -> list[str]:
         return []
     except ValueError as error:
         raise ConfigError(f"{path}: damaged ({error}); delete it and start again") from None
-    return [str(key) for key in keys]
+    return [str(key).encode() for key in keys]
 
 
 class Revocation(StrictModel):

@@ -83,8 +83,7 @@ class SuperLink:
 
     def update_keys(self) -> None:
         """Unregister keys that were revoked, and register the silos' other keys."""
-        path = self._server.registered
-        registered = [key.encode() for key in keys.read_registered(path)]
+        registered = keys.read_registered(self._server.registered)
         revoked, members = self._settings.revoked_keys(), self._settings.members()
         valid = [key for key in registered if key not in revoked]
         new = [key for key in members if key not in revoked and key not in valid]
@@ -105,7 +104,7 @@ class SuperLink:
                     if "already in use" not in error.response.text:
                         raise
         texts = [key.decode() for key in (*valid, *new)]
-        write_atomically(path, json.dumps(texts).encode(), private=True)
+        write_atomically(self._server.registered, json.dumps(texts).encode(), private=True)
 
     def submit(self, config: Mapping[str, str], app: Path = APP) -> str:
         """Start a Flower app with this configuration, and return the number of its run."""
