@@ -59,7 +59,7 @@ def test_the_superlink_is_never_public(tmp_path):
         ("[silos]", "[server]\nhold = -1\n[silos]", "hold: Input should be greater than or eq"),
         ('b = "b.pub"', 'b = "a.pub"', "'a' and 'b' have the same key"),
         ('b = "b.pub"', 'b = "c.pub"', "no such key; ask the silo"),
-        ('b = "b.pub"', 'b = "run.toml"', "not a key in OpenSSH format"),
+        ('b = "b.pub"', 'b = "run.toml"', "not a public key in OpenSSH format"),
     ],
 )
 def test_invalid_settings_give_one_line(folder, old, new, message):

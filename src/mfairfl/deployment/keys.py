@@ -11,9 +11,9 @@ import datetime
 import functools
 import ipaddress
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -27,13 +27,13 @@ from mfairfl.data.values import StrictModel
 from mfairfl.errors import ConfigError, first_problem
 from mfairfl.files import write_atomically
 
-K = TypeVar("K")
 _DAYS = 730
 _USES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
     *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
 )
 _PEM = serialization.Encoding.PEM
+_OTHER_KIND = "not an elliptic-curve key; make one: `mfairfl deploy key`"
 _LOCAL = ("localhost", "127.0.0.1")  # the coordinator's own processes
 
 
@@ -65,9 +65,9 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
         .sign(ca_key, hashes.SHA256())
     )
     for name, signed, signed_key in (("ca", authority, ca_key), ("server", certificate, key)):
-        write_atomically(folder / f"{name}.crt", signed.public_bytes(_PEM))
-        secret = _private(signed_key, serialization.PrivateFormat.PKCS8)
-        write_atomically(folder / f"{name}.key", secret, private=True)
+        _write(folder / f"{name}.crt", signed.public_bytes(_PEM), secret=False)
+        private = _private(signed_key, serialization.PrivateFormat.PKCS8)
+        _write(folder / f"{name}.key", private, secret=True)
 
 
 def make_key(path: Path) -> Path:
@@ -76,43 +76,38 @@ def make_key(path: Path) -> Path:
     _refuse_existing([path, public])
     path.parent.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP384R1())
-    secret = _private(key, serialization.PrivateFormat.OpenSSH)
-    write_atomically(path, secret, private=True)
+    _write(path, _private(key, serialization.PrivateFormat.OpenSSH), secret=True)
     line = key.public_key().public_bytes(
         serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
     )
-    write_atomically(public, line + b"\n")
+    _write(public, line + b"\n", secret=False)
     return public
 
 
 def read_public_key(path: Path) -> bytes:
     """Return a silo's public key as Flower's server holds it."""
-    key = _load(
-        path,
-        ec.EllipticCurvePublicKey,
-        serialization.load_ssh_public_key,
-        remedy="ask the silo for its .pub file",
-    )
+    read = serialization.load_ssh_public_key
+    key = _load(path, "public", read, "ask the silo for its .pub file")
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise ConfigError(f"{path}: {_OTHER_KIND}")
     return key.public_bytes(_PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def require_private_key(path: Path) -> None:
     """Refuse a file that is not a silo's private key."""
     read = functools.partial(serialization.load_ssh_private_key, password=None)
-    _load(path, ec.EllipticCurvePrivateKey, read, remedy="make one: `mfairfl deploy key`")
+    key = _load(path, "private", read, "make one: `mfairfl deploy key`")
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ConfigError(f"{path}: {_OTHER_KIND}")
 
 
-def _load(path: Path, kind: type[K], read: Callable[[bytes], object], *, remedy: str) -> K:
-    """Read a key in OpenSSH format; `remedy` says where one comes from."""
+def _load(path: Path, kind: str, read: Callable[[bytes], object], remedy: str) -> object:
     try:
-        key = read(path.read_bytes())
+        return read(path.read_bytes())
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such key; {remedy}") from None
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise ConfigError(f"{path}: not a key in OpenSSH format ({error}); {remedy}") from None
-    if not isinstance(key, kind):
-        raise ConfigError(f"{path}: not an elliptic-curve key; {remedy}")
-    return key
+        raise ConfigError(f"{path}: not a {kind} key in OpenSSH format ({error})") from None
 
 
 def _builder(
@@ -155,6 +150,14 @@ def _refuse_existing(paths: Sequence[Path]) -> None:
     for path in paths:
         if path.exists():
             raise ConfigError(f"{path}: exists; remove it first if it is no longer in use")
+
+
+def _write(path: Path, data: bytes, *, secret: bool) -> None:
+    # Created with mode 600: not readable by others even for a moment.
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+    if not secret:
+        path.chmod(0o644)
 
 
 # ------------------------------------------------------------------ which keys count

@@ -82,29 +82,37 @@ class SuperLink:
             raise FederationError(f"the SuperLink: {problem} ({reason[:300]})") from None
 
     def update_keys(self) -> None:
-        """Unregister keys that were revoked, and register the silos' other keys."""
+        """Register the silos' keys, except revoked ones, which are unregistered."""
         registered = keys.read_registered(self._server.registered)
         revoked, members = self._settings.revoked_keys(), self._settings.members()
+        if new := [key for key in members if key not in revoked and key not in registered]:
+            with self._control("a key cannot be registered") as client:
+                for key in new:
+                    request = control_pb2.RegisterNodeRequest(public_key=key, name=members[key])
+                    try:
+                        client.RegisterNode(request)
+                    except httpx.HTTPStatusError as error:
+                        if "already in use" not in error.response.text:
+                            raise
+            self._write_registered([*registered, *new])
+        self.drop_revoked()
+
+    def drop_revoked(self) -> None:
+        """Unregister revoked keys."""
+        registered = keys.read_registered(self._server.registered)
+        revoked = self._settings.revoked_keys()
         valid = [key for key in registered if key not in revoked]
-        new = [key for key in members if key not in revoked and key not in valid]
-        if valid == registered and not new:
+        if len(valid) == len(registered):
             return
-        problem = (
-            "it does not take the keys as they are; the gate refuses revoked ones all the same"
-        )
-        with self._control(problem) as client:
+        with self._control("it keeps a revoked key; the gate refuses it all the same") as client:
             for node in client.ListNodes(control_pb2.ListNodesRequest()).nodes_info:
                 if node.public_key in revoked and not node.unregistered_at:
                     client.UnregisterNode(control_pb2.UnregisterNodeRequest(node_id=node.node_id))
-            for key in new:
-                request = control_pb2.RegisterNodeRequest(public_key=key, name=members[key])
-                try:
-                    client.RegisterNode(request)
-                except httpx.HTTPStatusError as error:
-                    if "already in use" not in error.response.text:
-                        raise
-        texts = [key.decode() for key in (*valid, *new)]
-        write_atomically(self._server.registered, json.dumps(texts).encode(), private=True)
+        self._write_registered(valid)
+
+    def _write_registered(self, registered: list[bytes]) -> None:
+        texts = json.dumps([key.decode() for key in registered])
+        write_atomically(self._server.registered, texts.encode(), private=True)
 
     def submit(self, config: Mapping[str, str], app: Path = APP) -> str:
         """Start a Flower app with this configuration, and return the number of its run."""
@@ -146,7 +154,7 @@ def revoke_key(settings: FederationSettings, file: Path, name: str) -> str:
         records[name] = keys.add_revocation(settings.revoked, name, key)
     superlink, what_follows = SuperLink(settings), "the running server refuses it"
     if superlink.is_running():
-        superlink.update_keys()
+        superlink.drop_revoked()
     else:
         what_follows = "no server is running here, the next one refuses it"
     since = f"{records[name].since:%Y-%m-%d %H:%M} UTC"
