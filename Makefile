@@ -31,10 +31,10 @@ demo: $(VENV)/.core ## FedAvg and mFairFL on Adult side by side: what fairness c
 
 test: $(VENV)/.dev lint ## lint, types, import rules, all tests (ten minutes on two processors)
 	$(ONE_THREAD) $(BIN)/pytest -q --doctest-modules src
-	$(ONE_THREAD) $(BIN)/pytest -n $(JOBS) -m 'not network'
+	$(ONE_THREAD) $(BIN)/pytest -n $(JOBS) --dist worksteal -m 'not network'
 
 test-quick: $(VENV)/.dev ## the tests that are neither slow nor start a deployment (three minutes)
-	$(ONE_THREAD) $(BIN)/pytest -q -n $(JOBS) -m 'not (slow or deployment or network)'
+	$(ONE_THREAD) $(BIN)/pytest -q -n $(JOBS) --dist worksteal -m 'not (slow or deployment or network)'
 
 lint: $(VENV)/.dev ## ruff, mypy --strict, import rules
 	$(BIN)/ruff check .
@@ -132,7 +132,7 @@ test-wheel: $(VENV)/.dev ## build the wheel and test what users install
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
 	$(PYTHON) -m venv .venv-wheel
 	.venv-wheel/bin/python -m pip --quiet install -c constraints.txt "$$(ls dist/*.whl)[dev]"
-	cd tests && $(ONE_THREAD) ../.venv-wheel/bin/pytest -q -n $(JOBS) -m 'not network' -c ../pyproject.toml --rootdir=.. .
+	cd tests && $(ONE_THREAD) ../.venv-wheel/bin/pytest -q -n $(JOBS) --dist worksteal -m 'not network' -c ../pyproject.toml --rootdir=.. .
 
 test-lowest: ## test with the lowest versions pyproject.toml allows
 	rm -rf .venv-lowest
@@ -140,7 +140,7 @@ test-lowest: ## test with the lowest versions pyproject.toml allows
 	$(PYTHON) scripts/lowest_versions.py > .venv-lowest/lowest.txt
 	.venv-lowest/bin/python -m pip --quiet install -c .venv-lowest/lowest.txt --editable '.[dev]'
 	# old releases of others may announce deprecations of their own
-	$(ONE_THREAD) .venv-lowest/bin/pytest -q -n $(JOBS) -m 'not network' -W ignore::DeprecationWarning
+	$(ONE_THREAD) .venv-lowest/bin/pytest -q -n $(JOBS) --dist worksteal -m 'not network' -W ignore::DeprecationWarning
 
 test-pythons: ## the suite with every Python from 3.11 on that is found; PYTHONS="…" names others (gigabytes)
 	PYTHONS="$(PYTHONS)" ONE_THREAD="$(ONE_THREAD)" JOBS=$(JOBS) sh scripts/test_pythons.sh

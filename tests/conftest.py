@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 
 import pytest
 import torch
+import typer.main
 from hypothesis import HealthCheck, settings
 
 from federations import SITES, people, people_federation
@@ -20,6 +22,15 @@ settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any machine")
+
+
+# A process calls `main` once and a test session hundreds of times: build Typer's commands once.
+typer.main.get_command = functools.cache(typer.main.get_command)
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with deployments, which mostly wait: another worker computes meanwhile."""
+    items.sort(key=lambda item: item.get_closest_marker("deployment") is None)
 
 
 @pytest.fixture(autouse=True, scope="session")

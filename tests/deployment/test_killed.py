@@ -111,7 +111,7 @@ def open_to_others(out):
 
 def test_a_killed_server_is_named_nothing_is_left_and_the_same_command_resumes(tmp_path):
     files, out = write_files(tmp_path), tmp_path / "out"
-    (tmp_path / "run.toml").write_text(tomli_w.dumps(settings(rounds=4) | {"task": TASK}))
+    (tmp_path / "run.toml").write_text(tomli_w.dumps(settings(rounds=3) | {"task": TASK}))
     silos = [word for site in SITES for word in ("--silo", f"{site}={files[site]}")]
     words = ["deploy", "local", str(tmp_path / "run.toml"), *silos, "--out", str(out)]
     log, journal = tmp_path / "log", out / "journal.jsonl"
@@ -136,7 +136,7 @@ def test_a_killed_server_is_named_nothing_is_left_and_the_same_command_resumes(t
     assert said.startswith(f"error: the SuperLink ended with code -9: see {named}, then repeat")
     again = mfairfl_cli(*words)
     assert again.returncode == 0, again.stderr
-    embedded(tmp_path / "here", rounds=4)
+    embedded(tmp_path / "here", rounds=3)
     assert digests(out) == digests(tmp_path / "here")
     starts = [json.loads(line) for line in journal.read_text().splitlines()]
     assert [line["round"] for line in starts if line["event"] == "started"][-1] >= 1  # resumed

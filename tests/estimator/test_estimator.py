@@ -168,6 +168,7 @@ def containers(frame):
     }
 
 
+@pytest.mark.slow
 def test_containers_give_the_same_model():
     found = {}
     for kind, X in containers(NUMBERS).items():
@@ -481,6 +482,7 @@ def unfairness(y_true, y_pred, sensitive_features):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piped", [False, True])
 def test_a_search_with_routed_groups(piped):
     with config_context(enable_metadata_routing=True):

@@ -48,15 +48,19 @@ class Office:
         return found
 
 
-@pytest.fixture
-def silos(tmp_path):
+def silos_in(folder):
     frame, found = fed.people(), {}
     for site in fed.SITES:
-        path = tmp_path / f"{site}.csv"
+        path = folder / f"{site}.csv"
         frame[frame["site"] == site].drop(columns="site").to_csv(path, index=False)
-        state = tmp_path / "state" / site
+        state = folder / "state" / site
         found[site] = SiloSettings(name=site, csv=path, state=state)
     return found
+
+
+@pytest.fixture
+def silos(tmp_path):
+    return silos_in(tmp_path)
 
 
 def config(strategy):
@@ -160,20 +164,26 @@ def test_an_attribute_recorded_of_one_group_constrains_nothing(strategy, tmp_pat
     assert np.array_equal(one["members"], other["members"])
 
 
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """Return the folder and the record of a run that nothing stops."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    asked = wanted("scaffold", folder / "whole")
+    return asked.out, run_federated(asked, Office(silos_in(folder), run_name(asked.config)))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("exchanges", [1, 4, 6, 9])
-def test_a_server_that_is_started_again_goes_on(exchanges, silos, tmp_path):
-    whole = wanted("scaffold", tmp_path / "whole")
-    run = run_name(whole.config)
-    expected = run_federated(whole, Office(silos, run))
-    again = {n: s.model_copy(update={"state": tmp_path / "other" / n}) for n, s in silos.items()}
+def test_a_server_that_is_started_again_goes_on(exchanges, uninterrupted, silos, tmp_path):
+    whole, expected = uninterrupted
     stopped = wanted("scaffold", tmp_path / "stopped")
+    run = run_name(stopped.config)
     with pytest.raises(FederationError, match="0 of 4 clients"):
-        run_federated(stopped, Office(again, run, closes=exchanges))
-    record = run_federated(stopped, Office(again, run))
+        run_federated(stopped, Office(silos, run, closes=exchanges))
+    record = run_federated(stopped, Office(silos, run))
     assert record.metrics == expected.metrics
     for name in ("rounds.csv", "clients.csv", "model.safetensors"):
-        assert (stopped.out / name).read_bytes() == (whole.out / name).read_bytes()
+        assert (stopped.out / name).read_bytes() == (whole / name).read_bytes()
 
 
 def test_a_finished_run_is_returned_and_nobody_is_asked(silos, tmp_path):

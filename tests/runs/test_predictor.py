@@ -68,6 +68,7 @@ def test_a_loaded_model_repeats_the_runs_decisions_exactly(runs, kind):
     assert 0 < decided.mean() < 1
 
 
+@pytest.mark.slow
 def test_random_thresholds_expect_the_runs_counts(runs):
     out, run = runs["random"]
     frame, model = fed.people(), mfairfl.load(out)

@@ -365,6 +365,7 @@ def test_a_mixtures_expected_counts_are_its_probabilities_summed(mixture):
                 )
 
 
+@pytest.mark.slow
 def test_a_mixtures_draws_average_to_the_expected_counts(mixture):
     out, run = mixture
     frame, federation = fed.people(), fed.people_federation(seed=1)

@@ -16,6 +16,7 @@ from mfairfl.errors import MfairflError
 from mfairfl.runs.config import make_config
 from mfairfl.runs.record import read_record
 from mfairfl.runs.workers import run_many
+from one_process import in_one_process
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +53,8 @@ def model_bytes(folder):
 def test_any_number_of_processes_gives_the_same_bits(csv, tmp_path):
     seen = []
     runs = [[(config(csv, seed), tmp_path / f"{n}-{seed}") for seed in range(3)] for n in (1, 2)]
-    one = run_many(runs[0], processes=1)
+    with in_one_process():
+        one = run_many(runs[0])
     two = run_many(runs[1], processes=2, progress=lambda *news: seen.append(news))
     assert [r.seed for r in one] == [r.seed for r in two] == [0, 1, 2]
     assert [model_bytes(out) for _, out in runs[0]] == [model_bytes(out) for _, out in runs[1]]
@@ -145,8 +147,9 @@ def test_workers_end_when_their_parent_is_killed_and_the_runs_go_on(csv, tmp_pat
     wait_until(lambda: not any(alive(pid) for pid in workers))
     assert not any((Path(o) / "model.safetensors").exists() for o in outs)
 
-    resumed = run_many([(make_config(s), o) for s, o in zip(settings, outs, strict=True)])
     straight = [str(tmp_path / f"straight-{seed}") for seed in range(2)]
-    run_many([(make_config(s), o) for s, o in zip(settings, straight, strict=True)])
+    with in_one_process():
+        resumed = run_many([(make_config(s), o) for s, o in zip(settings, outs, strict=True)])
+        run_many([(make_config(s), o) for s, o in zip(settings, straight, strict=True)])
     assert [record.rounds for record in resumed] == [150, 150]
     assert [model_bytes(o) for o in outs] == [model_bytes(o) for o in straight]

@@ -17,7 +17,8 @@ from __future__ import annotations
 import json
 import platform
 from dataclasses import dataclass
-from importlib.metadata import version
+from functools import cache
+from importlib import metadata
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,10 +42,12 @@ if TYPE_CHECKING:  # reading warnings needs no PyTorch
 NEAR_CONSTANT = 0.01  # a model that selects fewer (or all but fewer) hardly decides anything
 _FEW = 100  # rows: below, an interval is wide whatever the model
 
+_version = cache(metadata.version)  # parses a file: longer than a round of a small run
+
 
 def library_versions(*libraries: str) -> dict[str, str]:
     """Return the versions of Python and of installed libraries."""
-    return {"python": platform.python_version(), **{name: version(name) for name in libraries}}
+    return {"python": platform.python_version(), **{name: _version(name) for name in libraries}}
 
 
 def started_record(

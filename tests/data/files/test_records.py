@@ -67,7 +67,7 @@ def alike(text, delimiter, header):
         assert outcome(text, delimiter, header) == expected
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(lines_of(CELL) | lines_of(CELL | STRAY), DELIMITER, HEADER)
 @example([(["a", "b"], "\n"), (["1", " 2"], "\n"), (["", ""], "\n")], ",", None)
 @example([(["a", "b"], "\r"), (["1", "2"], "\r"), (["3", "4"], "")], ",", None)
@@ -80,7 +80,7 @@ def test_any_lines_are_read_alike(lines, delimiter, header):
     alike("".join(delimiter.join(cells) + end for cells, end in lines), delimiter, header)
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(st.text('a,"" \n\r', min_size=1, max_size=25), HEADER)
 @example('a,b\n1,"', None)
 @example('"a,b\n1,2', None)
@@ -98,7 +98,7 @@ def test_one_column_is_read_alike(lines, header):
     alike("".join(cells[0] + end for cells, end in lines), ":", header)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     st.lists(st.lists(st.text("ab é木", max_size=4), min_size=2, max_size=2), min_size=1),
     st.sampled_from(["\n", "\r\n"]),
