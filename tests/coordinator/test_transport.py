@@ -216,8 +216,17 @@ def no_loss(ask, one):
     return replace(one, losses=0 * one.losses) if isinstance(ask, Measure) else one
 
 
-@pytest.mark.parametrize("lie", [reversed_update, more_rows, no_loss])
-@pytest.mark.parametrize("name", ["mfairfl", "fedavg", "scaffold", "ditto"])
+@pytest.mark.parametrize(
+    ("name", "lie"),
+    [
+        ("mfairfl", reversed_update),
+        ("mfairfl", more_rows),
+        ("mfairfl", no_loss),
+        ("fedavg", reversed_update),
+        ("scaffold", no_loss),
+        ("ditto", more_rows),
+    ],
+)
 def test_a_liar_is_treated_alike_wherever_it_is(name, lie, tmp_path):
     """Set aside, suspended, back and suspended again: the embedded engine's bits and words."""
     alike, here = fed.alike(), fed.Watch()

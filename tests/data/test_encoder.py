@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, StandardScaler
 
@@ -51,6 +51,7 @@ def features(rows):
     return frame.astype({"age": float, "gain": float})
 
 
+@settings(max_examples=40)
 @given(ROWS)
 def test_statistics_of_shards_add_up_to_those_of_all_rows(rows):
     """To the last bit, in any order, with empty shards."""

@@ -325,6 +325,7 @@ def applicants(n, seed):
     return X, y, sex, rng.choice(["north", "south", "west"], n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("notion", "measure"),
     [

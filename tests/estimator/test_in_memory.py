@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from answers import one_line
@@ -19,6 +19,7 @@ few = st.sampled_from(["a", "a (group)", "client", "label", "=cmd()", "<script>"
 N = 6
 
 
+@settings(max_examples=40)
 @given(
     columns=st.lists(names | few, min_size=1, max_size=4, unique=True),
     label=names | few,
