@@ -30,6 +30,7 @@ PLACES = {
     ("combine", "strategies"): "the strategy combines",
     ("_advance", "loop.py"): "the weights move",
 }
+NAMES = {name for name, _ in PLACES}
 COMMAND = ["train", "--data", "adult", "--heterogeneity", "high", "--rounds", "1"]
 ONE_THREAD = ["--workers", "1"]  # only one can be followed
 SMALL = ["--local-epochs", "1", "--hidden", "4", "--json", "--out"]
@@ -37,7 +38,10 @@ SMALL = ["--local-epochs", "1", "--hidden", "4", "--json", "--out"]
 
 def place(frame: FrameType) -> tuple[str, str] | None:
     """Return which of the places a call is, if any."""
-    name, file = frame.f_code.co_name, Path(frame.f_code.co_filename)
+    name = frame.f_code.co_name
+    if name not in NAMES:  # nearly every call, and a path takes long to take apart
+        return None
+    file = Path(frame.f_code.co_filename)
     if not file.is_relative_to(PACKAGE):
         return None
     candidates = ((name, file.name), (name, file.parent.name))
