@@ -307,7 +307,6 @@ def test_what_predict_wrote(cli, people, flags, favourable, good, bad):
         meaning = document["settings"]["meaning"]
         assert {meaning["favourable"]} == set(decided[selected])
         assert meaning["selected"] == (meaning["favourable"] if column == "decision" else "1")
-        roles["score"] = None
         in_python = mfairfl.audit(pd.read_csv("p.csv"), prediction=column, **roles)
         assert in_python.counts == Document.model_validate(document).counts
     check_binary(cli, favourable, bad, told)
