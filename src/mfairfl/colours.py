@@ -7,8 +7,6 @@ and tritanopia leave any two of them at least 20 apart in CIELAB (the tests comp
 Colour is never alone: series also differ in mark, dashes or hatching.
 """
 
-from __future__ import annotations
-
 PALETTE: tuple[str, ...] = (
     "#042a76",  # navy
     "#d18100",  # orange

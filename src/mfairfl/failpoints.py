@@ -6,8 +6,6 @@ process ends by SIGKILL, so that nothing is cleaned up. Without the variable not
 nothing but the environment of a process can set it: no message, no settings file.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 

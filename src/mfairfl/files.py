@@ -1,7 +1,5 @@
 """Files that are whole or not there, and settings read from them."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -7,8 +7,6 @@ imported: `Registry.follow` imports it, and is called only with words from the u
 Python or TOML file; `Registry.get`, which files and messages may reach, never does.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping

@@ -5,8 +5,6 @@ client draws the same numbers alone or beside others, in this process or in anot
 after a restart.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 

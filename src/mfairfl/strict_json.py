@@ -1,7 +1,5 @@
 """JSON from an untrusted sender, bounded before it is parsed; and the fingerprint of values."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -8,8 +8,6 @@ With pytest, one test for each promise:
         check(MyRule())
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """How each column is read, and what is odd about features: alone, and between clients."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal

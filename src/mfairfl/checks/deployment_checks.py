@@ -1,7 +1,5 @@
 """Checks of a silo's and of a coordinator's file."""
 
-from __future__ import annotations
-
 import os
 import ssl
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """What `mfairfl init` proposes: roles of columns, groups of numbers, and a commented TOML file."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

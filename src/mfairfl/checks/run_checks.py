@@ -1,7 +1,5 @@
 """Checks of a run's settings and data."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Generator, Iterator
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Nothing heavy is imported here: each verb imports what it needs once its input i
 usable, so that help, lists and refusals come at once.
 """
 
-from __future__ import annotations
-
 import logging
 import platform
 import sys

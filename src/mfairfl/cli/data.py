@@ -1,7 +1,5 @@
 """`mfairfl data list | describe | fetch | verify`: the catalogue of data sets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

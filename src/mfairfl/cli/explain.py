@@ -1,7 +1,5 @@
 """`mfairfl explain` and `mfairfl strategies`: what a word of the results means, and a method."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from inspect import getdoc, getmodule
 

@@ -1,7 +1,5 @@
 """A finished run in the terminal: its numbers, clients and groups, and what they mean."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

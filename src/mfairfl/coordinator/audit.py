@@ -4,8 +4,6 @@ A silo that refuses, or whose answer cannot be true, is left out with the reason
 goes on with the others.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import operator

@@ -6,8 +6,6 @@ does not fit or does not answer stays out, with the reason. One that lacks a sen
 takes part: its rows are not part of the comparisons of that attribute, and a note says so.
 """
 
-from __future__ import annotations
-
 import functools
 import operator
 from collections.abc import Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ client whose answer is late, missing or wrong is left out with the reason, and t
 Below the minimum a run stops, and can be resumed from its last completed round.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """From a file to clients' arrays: tasks, tables, the encoder, data sets, partitions."""
 
-from __future__ import annotations
-
 from mfairfl.data.catalog import DATASETS, Dataset, describe, list_datasets, load_dataset, verify
 from mfairfl.data.encoder import Encoder, EncoderConfig, Inputs
 from mfairfl.data.federation import (

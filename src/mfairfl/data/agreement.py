@@ -7,8 +7,6 @@ differs. A file may lack a sensitive column, or values of it, that others hold: 
 group ``?``.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ Adult and Bank are bundled, ACSIncome, COMPAS and German are fetched once. The s
 used is the first of the table's notes.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 Each step adds lines to the table's `Remarks`: what was left out, filled in or merged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, NoReturn

@@ -4,8 +4,6 @@ Every scheme but ``column`` is a matrix of shares, groups × clients: within eac
 are shuffled and cut into consecutive chunks of these shares.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """A file of any model's predictions: what was true, what was decided, for whom, row by row."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Self

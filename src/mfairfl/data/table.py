@@ -4,8 +4,6 @@ A table keeps its task fully resolved (roles, groups, both label values), so tha
 read with ``table.task`` gets the same columns and codes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

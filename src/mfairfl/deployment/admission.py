@@ -4,8 +4,6 @@ A SuperNode signs the time and sends time, signature and public key as headers. 
 too, but only once it holds the whole body. Quotas keep one silo from crowding out the others.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import logging

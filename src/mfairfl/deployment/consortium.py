@@ -1,7 +1,5 @@
 """The folder that a consortium starts from: settings, services, a guide."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Sequence

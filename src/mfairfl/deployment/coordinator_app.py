@@ -1,7 +1,5 @@
 """The app that a SuperLink runs: one run, or one audit, over the silos of a federation.toml."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from flwr.app import Context

@@ -4,8 +4,6 @@ The server app writes it, the process that waits for the run reads it, and an au
 which clients were left out of which exchange, and why.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -5,8 +5,6 @@ files beside federation.toml list keys by their PEM text: those that the SuperLi
 and those that were revoked, which the gate and every run refuse.
 """
 
-from __future__ import annotations
-
 import datetime
 import functools
 import ipaddress

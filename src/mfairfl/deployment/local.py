@@ -1,7 +1,5 @@
 """A whole federation on this machine: TLS, keys, one process per silo, each with its own file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict

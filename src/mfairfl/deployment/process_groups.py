@@ -6,8 +6,6 @@ Then it kills the group and all that the group started: Flower's server puts its
 sessions of their own, where no signal to the group reaches them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

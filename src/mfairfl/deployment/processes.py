@@ -1,7 +1,5 @@
 """Flower's programs as processes: command lines, environment, folders, readiness."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

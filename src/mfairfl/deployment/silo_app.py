@@ -13,8 +13,6 @@ server's code is neither unpacked nor imported. Other kinds of work that a serve
 Importing this module loads Flower and PyTorch, which takes seconds.
 """
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

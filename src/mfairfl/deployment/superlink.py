@@ -4,8 +4,6 @@ The process that waits for an audit writes an `AuditRequest` into the audit's fo
 coordinator's app carries it out and writes audit.json beside it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import itertools

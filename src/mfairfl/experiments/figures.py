@@ -1,7 +1,5 @@
 """Figures of many runs: a style for each method, accuracy against violation, clients' bars."""
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence

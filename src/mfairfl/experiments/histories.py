@@ -1,7 +1,5 @@
 """Histories of runs, round by round: their curves, and the epochs that a method needs."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ Everything is rebuilt from the runs' records. Runs are compared only if they wer
 same rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import groupby, zip_longest
 from operator import attrgetter

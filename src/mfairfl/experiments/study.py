@@ -4,8 +4,6 @@ A method that is trained for no notion is run once and appears in every notion's
 that ask for the same run share its directory. Pooled references are a work list of their own.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What a study found: one row per run, and the tables and figures made from them."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """`mfairfl.compare`: finished runs side by side, or a study carried out and tabulated."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

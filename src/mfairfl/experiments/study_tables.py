@@ -3,8 +3,6 @@
 `tabulate` makes their numbers; the same numbers give the same bytes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

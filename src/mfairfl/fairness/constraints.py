@@ -14,8 +14,6 @@ else, so no classifier, however good its features, does better. A published row 
 one model.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

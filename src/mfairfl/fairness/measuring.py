@@ -1,7 +1,5 @@
 """From counts of decisions and sums of scores to a `MetricTable`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -13,8 +13,6 @@ Where a group has no such rows fairlearn skips it or takes its rate for 0; here 
 undefined, and the warning names the group.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from typing import Any

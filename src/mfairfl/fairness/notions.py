@@ -5,8 +5,6 @@ between the overall value F_e and the group's value F_{e,s}. A notion that is re
 measured, recorded and tabulated like the built-in ones, as `<name>_violation` and so on.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -5,8 +5,6 @@ no rows. Violations and client spreads are a seminorm N of a vector v of rates, 
 intervals follow (`mfairfl.fairness.uncertainty`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce

@@ -22,8 +22,6 @@ needed rate without rows counts as infinitely far, and a group that many draws l
 nothing (its limits are 0 and 1): too little data gives a wide interval, not a narrow one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

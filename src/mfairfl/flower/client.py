@@ -5,8 +5,6 @@ in evaluation it answers with a `measurement_record`, sums and counts over (cell
 training rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

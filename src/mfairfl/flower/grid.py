@@ -1,7 +1,5 @@
 """Flower's Grid as a transport: clients by their enrolled names, a deadline for every exchange."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

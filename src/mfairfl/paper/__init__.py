@@ -1,7 +1,5 @@
 """The mFairFL paper: its published numbers, its studies, and which of its claims held."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from mfairfl.errors import ConfigError, unknown

@@ -4,8 +4,6 @@ The input is the long frames of `tabulate`. A difference counts only if a paired
 finds it; in brackets how many of those survive Holm's correction over their table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product

@@ -3,8 +3,6 @@
 The numbers that the paper printed (`published.toml`) stand beside ours.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Sequence

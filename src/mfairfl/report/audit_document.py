@@ -1,7 +1,5 @@
 """From counts to the document of an audit, with what other thresholds would give."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

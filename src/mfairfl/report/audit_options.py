@@ -5,8 +5,6 @@ the keys of `RowOptions` and `AuditRequest`, which the keywords of `mfairfl.audi
 ``[audit]`` of federation.toml use. `mfairfl.report.audit_settings` checks their values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from mfairfl.runs.options import Kind, Option

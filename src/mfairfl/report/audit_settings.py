@@ -1,7 +1,5 @@
 """What an audit is about: its columns, what is tested, what is printed, where rows come from."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Any, Literal, Self, TypeVar

@@ -1,7 +1,5 @@
 """An audit as plain text: what `print(document)` and the terminal show."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from textwrap import fill
 

@@ -1,7 +1,5 @@
 """Audit rows: a file, a frame or columns as they are, counted by groups, labels and decisions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise

@@ -5,8 +5,6 @@ the EU AI Act are named by their numbers alone: what they ask for is in the law.
 is in `templates/card.md`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

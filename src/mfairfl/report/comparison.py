@@ -1,7 +1,5 @@
 """A run beside others: other models, what changed for whom, and what fairness cost."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

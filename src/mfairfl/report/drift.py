@@ -6,8 +6,6 @@ violations (square-and-add); it is beyond chance if the interval still excludes 
 corrected for all violations (Bonferroni). Differences and ratios of groups change without one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from mfairfl.data.coding import spelling

@@ -1,7 +1,5 @@
 """The figures of a document: each has a title, its meaning, and a description in words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ tempered where low violations mean nothing: a model that gives everyone the same
 group unfairly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

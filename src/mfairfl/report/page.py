@@ -1,7 +1,5 @@
 """A report or an audit as one self-contained HTML file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """The runs that a report is about, as their files have them, and what they were to achieve."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The report of a run as a typed document, from the files of run folders alone."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whether two rates differ by more than chance: exact tests, corrections, intervals."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple

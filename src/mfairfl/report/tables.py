@@ -1,7 +1,5 @@
 """The tables of a document, for the page, the model card and the terminal."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any

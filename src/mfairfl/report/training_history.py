@@ -1,7 +1,5 @@
 """How training went, round by round, from rounds.csv and clients.csv."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -1,7 +1,5 @@
 """Numbers, names and notions in the words of a report, and what each number means."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 from mfairfl.display.numbers import Unit, capital

@@ -1,7 +1,5 @@
 """Documents as files: the report of a run beside its page, an audit in a folder of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

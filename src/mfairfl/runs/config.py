@@ -3,8 +3,6 @@
 Unknown keys are refused with the nearest known one; every error names the file and the key.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self, TypeVar
 

@@ -1,7 +1,5 @@
 """A run on disk: the lock that one process holds, what may be resumed, and the served model."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping

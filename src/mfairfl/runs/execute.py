@@ -1,7 +1,5 @@
 """From a configuration to a finished run: prepare, lock, resume, train side by side, record."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Strategies, notions, data sets and models of others, in this process and in its workers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any

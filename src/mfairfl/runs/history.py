@@ -4,8 +4,6 @@ Rows are on disk before the round's checkpoint is. A resumed run first drops row
 the checkpoint does not know, so the files end the same as those of an undisturbed run.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -4,8 +4,6 @@ It is a promise that tests keep: for every built-in method a small federation is
 messages hold is compared with these lines.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 

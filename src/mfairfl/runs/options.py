@@ -4,8 +4,6 @@ They are the flags of `mfairfl train` (with hyphens), the keywords of `mfairfl.t
 underscores), and short names of configuration keys.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Raw rows and a run: read as its model reads them, divided as for its training, measured."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike

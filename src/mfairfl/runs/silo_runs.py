@@ -8,8 +8,6 @@ messages from a file of its own, in this process, and withholds what the policy 
 bytes of a deployment under that policy.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import tempfile

@@ -1,7 +1,5 @@
 """`mfairfl.train`: from a data set, a file or rows in memory to a measured federated model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal

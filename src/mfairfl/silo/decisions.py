@@ -1,7 +1,5 @@
 """A silo's part in an audit: it counts decisions on its own rows, and suppresses small counts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

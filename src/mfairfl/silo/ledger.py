@@ -10,8 +10,6 @@ line takes the place of the piece, and says how many bytes were dropped; lines t
 A writer must have the silo's turn (`Usage.turn`): two writers would break the chain.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable

@@ -8,8 +8,6 @@ Runs and requests are counted on the silo's own disk, in a folder per run: the c
 process, and goes with the folder.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

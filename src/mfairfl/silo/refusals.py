@@ -10,8 +10,6 @@ corrections). This makes attacks harder but does not rule them out: weights that
 purpose still pass (docs/what-leaves.md).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace

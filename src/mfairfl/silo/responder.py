@@ -9,8 +9,6 @@ kept back (`silo/rows.py`), which protects people in what is published. A coordi
 makes its requests for the purpose can still read rows: it must be trusted (docs/what-leaves.md).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

@@ -8,8 +8,6 @@ The floor, `min_rows` of policy.toml, protects people in what is published: no l
 from a coordinator that makes its requests for the purpose (docs/what-leaves.md).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass

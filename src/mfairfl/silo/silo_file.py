@@ -1,7 +1,5 @@
 """A silo's own settings: silo.toml."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any

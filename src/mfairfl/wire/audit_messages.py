@@ -4,8 +4,6 @@
 asks for counts over the agreed groups, of its own predictions or of a model that is sent along.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self

@@ -4,8 +4,6 @@ What passes here can be combined with the answers of others: names and columns a
 asked for, counts are whole and fit each other, and sums are those of possible numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal

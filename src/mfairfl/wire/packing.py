@@ -8,8 +8,6 @@ No code is sent, and nothing is trusted: the receiver knows how many weights the
 cells the task has, and refuses anything that does not fit, in one line.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -1,7 +1,5 @@
 """Messages of a run: measure, score or train, and what clients answer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self

@@ -4,8 +4,6 @@ What a file is, its content decides, not its name: CSV with any delimiter and en
 JSON, Parquet or Arrow, as it is or packed with gzip, xz, bzip2, Zstandard or zip.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import logging

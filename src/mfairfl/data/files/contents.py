@@ -1,7 +1,5 @@
 """What a file is, judged by its bytes: a table, something that holds one, or neither; its text."""
 
-from __future__ import annotations
-
 import bz2
 import codecs
 import errno

@@ -4,8 +4,6 @@ Formulas count by the value that was stored with them, dates are written 2024-01
 and False.
 """
 
-from __future__ import annotations
-
 import datetime
 import io
 import warnings

@@ -8,8 +8,6 @@ The first setting is always the defaults. Where the grids hold fewer settings th
 of them are tried.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -5,8 +5,6 @@ be stopped, resumed, and shared by several machines; each process has a folder o
 chosen in the end is the rule of `mfairfl.experiments.search.trials`.
 """
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """What a search may change, and by which metrics its trials are measured."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ The most accurate trial that is fair enough is chosen, never the fairest one: a 
 everyone the same answer is exactly fair, and useless.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

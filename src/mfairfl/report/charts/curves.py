@@ -1,7 +1,5 @@
 """Values along an axis: curves over rounds or thresholds, and strips of darker cells."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 

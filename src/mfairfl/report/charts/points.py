@@ -1,7 +1,5 @@
 """Points with their intervals: in rows (groups, clients, goals), and in a plane (models)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 
