@@ -167,14 +167,6 @@ def test_a_flat_dirichlet_is_nearly_even(on):
     assert all(abs(n - 100) <= 1 for n in rows)
 
 
-def test_the_former_name_of_the_concentration_still_works():
-    table = crowd(300, 500)
-    new = partition(table, "dirichlet", concentration=0.3, seed=4)
-    old = partition(table, "dirichlet", alpha=0.3, seed=4)
-    assert new.summary() == old.summary()
-    assert new.options["concentration"] == 0.3
-
-
 def test_dirichlet_on_groups_keeps_each_groups_total():
     federation = partition(crowd(300, 500), "dirichlet", on="group", concentration=0.8, seed=4)
     assert np.sum(counts(federation), axis=0).tolist() == [300, 500]
@@ -388,7 +380,7 @@ def test_a_client_with_one_class_is_noted():
         ({"scheme": "high", "attribute": "sxe"}, "did you mean 'sex'"),
         ({"scheme": "dirichlet", "concentration": 0}, "concentration=0: give a number above 0"),
         ({"scheme": "dirichlet", "concentration": 1e-4}, "raise concentration"),
-        ({"scheme": "dirichlet", "concentration": 1, "alpha": 1}, "leave one of them out"),
+        ({"scheme": "dirichlet", "alpha": 1}, "unknown option of scheme 'dirichlet' 'alpha'"),
         ({"scheme": "iid", "concentration": 1}, "option of scheme 'iid'"),
         ({"scheme": "iid", "alpha": 1}, "option of scheme 'iid'"),
         ({"scheme": "dirichlet", "on": "labels"}, "did you mean 'label'"),

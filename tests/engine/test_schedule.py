@@ -90,7 +90,7 @@ def test_patience_needs_the_loss_of_every_round():
 
 
 @pytest.mark.parametrize("name", available())
-def test_the_cadence_changes_no_model(name):
+def test_the_schedule_changes_no_model(name):
     models = []
     for every in (1, 2, 5):
         setup = fed.setup_for(PEOPLE, name, rounds=4, evaluate_every=every)

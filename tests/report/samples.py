@@ -153,7 +153,7 @@ def client(name, rows, rng):
     return found.model_copy(update={"numbers": {**found.numbers, GOAL: own}})
 
 
-def course(clients, rng, rounds=40):
+def training_history(clients, rng, rounds=40):
     steps = range(rounds + 1)
     up = [0.86 - 0.1 * math.exp(-i / 5) for i in steps]
     down = [0.01 + 0.09 * math.exp(-i / 8) for i in steps]
@@ -310,7 +310,7 @@ def rich_report(outcome="too few rows to tell", tolerance=0.02, rounds=40):
         compared=compared(rng),
         changes=changes(clients),
         baseline="fedavg",
-        training=course(clients, rng, rounds),
+        training=training_history(clients, rng, rounds),
         data=treatment(clients),
         group_use=GroupUse(
             reads_group=True,
@@ -391,7 +391,7 @@ def hostile_report(count=60, rounds=40):
             "judgements": [judgement(sentence=HOSTILE[0]), judgement("not met", 0.001)],
         }
     )
-    training = course(clients, rng, rounds).model_copy(
+    training = training_history(clients, rng, rounds).model_copy(
         update={
             "multipliers": {name: [0.01 * i] * (rounds + 1) for i, name in enumerate(HOSTILE)},
             "set_aside": list(HOSTILE),

@@ -153,7 +153,7 @@ def test_equal_documents_give_equal_pages():
     assert render(rich_audit()) == render(rich_audit())
 
 
-def test_every_number_of_the_course_is_in_a_table():
+def test_every_number_of_the_training_is_in_a_table():
     report = rich_report()
     words = Words(report.definitions)
     rows = rounds_table(report.training, words).rows
@@ -171,7 +171,7 @@ def test_every_number_of_the_course_is_in_a_table():
 
 def test_of_many_rounds_some_stand_in_the_table_with_the_served_one():
     report = rich_report()
-    course = report.training.model_copy(
+    training = report.training.model_copy(
         update={
             "rounds": list(range(1000)),
             "served": [777],
@@ -180,7 +180,7 @@ def test_of_many_rounds_some_stand_in_the_table_with_the_served_one():
             "conflicts": [],
         }
     )
-    table = rounds_table(course, Words([]))
+    table = rounds_table(training, Words([]))
     assert len(table.rows) <= 62
     assert "777 (served)" in [row[0] for row in table.rows]
     assert "of 1,000 rounds" in table.caption

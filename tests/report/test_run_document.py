@@ -83,17 +83,17 @@ def test_the_report_of_every_strategy_has_the_numbers_of_its_record(strategy, tm
 
 
 def test_multipliers_and_conflicts_are_there_where_a_method_has_them(two):
-    course = build_report(two).training
-    assert list(course.multipliers) == ["sex F", "sex M", "age old", "age young"]
-    assert all(len(values) == 3 for values in course.multipliers.values())
-    assert len(course.conflicts) == 3
-    assert set(course.coefficients) == set(fed.SITES)
+    training = build_report(two).training
+    assert list(training.multipliers) == ["sex F", "sex M", "age old", "age young"]
+    assert all(len(values) == 3 for values in training.multipliers.values())
+    assert len(training.conflicts) == 3
+    assert set(training.coefficients) == set(fed.SITES)
     log = json.loads(
         (two[0] / "rounds.csv").read_text().splitlines()[-1].split(',"', 1)[1][:-1]
         .replace('""', '"')
     )  # fmt: skip
-    assert [values[-1] for values in course.multipliers.values()] == log["multipliers"]
-    assert course.conflicts[-1] == log["conflicts"]
+    assert [values[-1] for values in training.multipliers.values()] == log["multipliers"]
+    assert training.conflicts[-1] == log["conflicts"]
     plain = build_report(two[1:]).training
     assert (plain.multipliers, plain.conflicts) == ({}, [])
 

@@ -129,11 +129,11 @@ def sent(said, forms, size):
 def moments(measured, last):
     """Group splits by when they were measured: after which rounds, and at the end."""
     every = set(range(last + 1))
-    cadence = {r for r in every if r % CADENCE == 0 or r == last}
+    scheduled = {r for r in every if r % CADENCE == 0 or r == last}
     names = {
         frozenset(every): "every round",
-        frozenset(cadence): "at a cadence",
-        frozenset(cadence | {r for r in every if 2 * r > last}): "from half-way on",
+        frozenset(scheduled): "regularly",
+        frozenset(scheduled | {r for r in every if 2 * r > last}): "from half-way on",
     }
     assert len(names) == 3
     by_moment = {}
@@ -284,10 +284,12 @@ def test_a_line_in_words_says_what_whose_when_of_which_rows_and_why():
     )
 
 
-@pytest.mark.parametrize(("cadence", "moment"), [(1, "every round"), (10, "at a cadence")])
-def test_the_cadence_is_that_of_the_settings_in_a_record(cadence, moment):
-    settings = make_config({"training": {"evaluate_every": cadence}}).model_dump(mode="json")
+@pytest.mark.parametrize(("evaluate_every", "moment"), [(1, "every round"), (10, "regularly")])
+def test_the_schedule_is_that_of_the_settings_in_a_record(evaluate_every, moment):
+    settings = make_config({"training": {"evaluate_every": evaluate_every}}).model_dump(
+        mode="json"
+    )
     protocol = protocol_of(settings, rule="last", splits=["test", "train"])
-    assert protocol == Protocol(splits=("train", "test"), epochs=2, evaluate_every=cadence)
+    assert protocol == Protocol(splits=("train", "test"), epochs=2, evaluate_every=evaluate_every)
     lines = manifest(create("fedavg").card, protocol)
     assert {x.when for x in lines if x.what == "measurements"} == {moment, "at the end"}

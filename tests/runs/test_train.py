@@ -206,8 +206,6 @@ def test_dirichlets_parameter_is_a_keyword():
     assert run.record.config["fairness"]["alpha"] == 0.1
     with pytest.raises(ConfigError, match=r"concentration=0\.1 .*fairness\.alpha=0\.1"):
         mfairfl.train(table, alpha=0.1, **options)
-    # Called what partition once called it, it is Dirichlet's own.
-    mfairfl.train(table, alpha=0.1, **{"clients.options.alpha": 3.0}, **options)
 
 
 def test_callbacks_hear_of_every_round(tmp_path):

@@ -52,7 +52,7 @@ CASES = {
     "a column of clients": {"client": "site"},
     "with validation rows": {"client": "site", "clients.validation": 0.25},
     "iid": {"heterogeneity": "iid", "clients": 4},
-    "dirichlet": {"heterogeneity": "dirichlet", "clients": 3, "clients.options.alpha": 2.0},
+    "dirichlet": {"heterogeneity": "dirichlet", "clients": 3, "concentration": 2.0},
     "a published split": {"heterogeneity": "high"},
     "rows of no client": {"heterogeneity": "cf-literal"},
     "a fold": {"heterogeneity": "iid", "clients": 2, "clients.folds": 4, "clients.fold": 1},

@@ -106,7 +106,7 @@ def partition(
         10 % of the rest; other rows stay unused.
         ``ratio``: ``ratios=``, a matrix groups × clients whose rows sum to at most 1.
         ``dirichlet``: shares of each label or group (``on="label"`` or ``"group"``) drawn from
-        Dirichlet(``concentration``); a small one is a strong skew. ``alpha`` is its former name.
+        Dirichlet(``concentration``); a small one is a strong skew.
         ``iid``: equal random chunks. ``size-skew``: sizes fall as rank ** -``skew``.
         ``column``: the task's client column; the default if the table has one.
     seed
@@ -201,10 +201,6 @@ def _input(
     """Check the names, and fill in the scheme's defaults."""
     require_known("scheme", [scheme], (*SCHEMES, "column"), DataError)
     defaults = SCHEMES[scheme].options
-    if scheme == "dirichlet" and "alpha" in options:
-        if "concentration" in options:
-            raise DataError("alpha is the former name of concentration: leave one of them out")
-        options = {("concentration" if k == "alpha" else k): v for k, v in options.items()}
     require_known(f"option of scheme '{scheme}'", options, defaults, DataError)
     names = [sensitive.name for sensitive in table.attributes]
     if attribute is not None:

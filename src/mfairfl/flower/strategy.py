@@ -119,14 +119,14 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
             alpha=alpha,
         )
         # Rounds, weights and clients are known when the first evaluation has been answered.
-        nobody = methods.Summary(counts={}, attributes=attributes, goal=goal)
+        no_clients = methods.Summary(counts={}, attributes=attributes, goal=goal)
         self._setup = Setup(
-            strategy=_supported(strategy, hyper_parameters or {}, recipe, nobody),
+            strategy=_supported(strategy, hyper_parameters or {}, recipe, no_clients),
             size=0,
             recipe=recipe,
             rounds=0,
             seed=seed,
-            summary=nobody,
+            summary=no_clients,
             participation=fraction_train,
             robust=robust,
             splits=("train",),

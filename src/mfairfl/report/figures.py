@@ -442,7 +442,7 @@ def training_figures(
                 history.rounds,
                 curves,
                 unit,
-                name=f"course-{title.lower()}",
+                name=f"training-{title.lower()}",
                 title=title,
                 meaning=words.meaning(number),
                 across="round",
@@ -478,7 +478,7 @@ def _coefficients_figure(history: TrainingHistory) -> Figure:
     return Figure(
         title="Weight of each client",
         meaning=meaning,
-        chart=picture("course-coefficients", title, description, chart),
+        chart=picture("training-coefficients", title, description, chart),
     )
 
 

@@ -203,6 +203,8 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         rows = pd.DataFrame()
     if rows.empty:
         raise RunDirectoryError(f"{path}: missing or empty; restore it or train again")
+    if not isinstance(rows.index, pd.RangeIndex):  # pandas took surplus fields for an index
+        raise RunDirectoryError(f"{path}: rows are longer than the header; restore it")
     return cast("list[dict[str, str]]", rows.to_dict("records"))
 
 

@@ -30,7 +30,7 @@ What = Literal[
     "own multipliers",
 ]
 Kind = Literal["profile", "sums", "cuts", "encode", "measure", "score", "train", ""]
-When = Literal["once", "every round", "from half-way on", "at a cadence", "at the end", "never"]
+When = Literal["once", "every round", "from half-way on", "regularly", "at the end", "never"]
 Grain = Literal[
     "row",
     "column and value",
@@ -91,7 +91,7 @@ class ManifestLine(DocumentedModel):
     seen: Literal["singly", "never"]
     """Whether the server can read each client's own, or nothing."""
     when: When
-    """How often: from half-way on is every round of the later half, and at the cadence before."""
+    """How often: from half-way on is every round of the later half, and regularly before."""
     rows: tuple[Split, ...]
     """The rows that it is computed from."""
     by: Grain
@@ -259,7 +259,7 @@ def _measurements(card: Card, terms: Protocol) -> Iterator[ManifestLine]:
     whys: dict[When, str] = {
         "every round": _planned_from(card, terms),
         "from half-way on": f"the output rule '{terms.rule}' chooses among these weights",
-        "at a cadence": f"how training goes is followed every {rounds} and after the last",
+        "regularly": f"how training goes is followed every {rounds} and after the last",
     }
     by_moment: dict[When, list[Split]] = {}
     for split in terms.splits:
@@ -275,7 +275,7 @@ def _moment(split: Split, card: Card, terms: Protocol) -> When:
     chosen_on = split == ("validation" if "validation" in terms.splits else "train")
     if terms.evaluate_every == 1 or planned_from or (chosen_on and terms.patience):
         return "every round"
-    return "from half-way on" if chosen_on and terms.rule in _CHOOSING else "at a cadence"
+    return "from half-way on" if chosen_on and terms.rule in _CHOOSING else "regularly"
 
 
 def _planned_from(card: Card, terms: Protocol) -> str:

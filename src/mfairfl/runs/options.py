@@ -256,8 +256,8 @@ def settings(
 
 def _refuse_two_meanings(alpha: Any, merged: Mapping[str, Any]) -> None:
     """Refuse `alpha` where it may be meant for Dirichlet's parameter, often called so."""
-    concentration = {"clients.options.concentration", "clients.options.alpha"}
-    if merged.get("clients.scheme") == "dirichlet" and concentration.isdisjoint(merged):
+    concentration = "clients.options.concentration"
+    if merged.get("clients.scheme") == "dirichlet" and concentration not in merged:
         raise ConfigError(
             f"alpha={alpha} with heterogeneity 'dirichlet' may mean two things: for Dirichlet's "
             f"parameter give concentration={alpha} (--concentration {alpha}), for the violation "
