@@ -21,10 +21,8 @@ from mfairfl.deployment.settings import ServerSettings
 from mfairfl.errors import ConfigError, FederationError
 from mfairfl.files import make_private_folder
 from mfairfl.silo.silo_file import SiloSettings
-from mfairfl.text import one_line
 
 _UMASK = "MFAIRFL_UMASK"
-_SHOWN = 60  # characters of a command line
 _HOME = "FLWR_HOME"
 _GET_SUBREAPER, _SET_SUBREAPER = 37, 36  # of Linux's <sys/prctl.h>
 # The Flower programs of mfairfl report nothing, even if the user's own ones do.
@@ -216,12 +214,18 @@ def _keeps_files_in(folder: Path, process: psutil.Process) -> bool:
 
 
 def _program(process: psutil.Process) -> str:
-    """Return the beginning of a command line, each path in it by its last part."""
+    """Name a process: the Flower program, the module of mfairfl, or the command."""
     try:
-        words = process.cmdline()
+        words: list[str] = process.cmdline()
     except psutil.NoSuchProcess:
         return "just ended"
-    return one_line(" ".join(Path(word).name for word in words), _SHOWN)
+    for at, word in enumerate(words):
+        name = Path(word).name
+        if name.startswith(("flower-", "flwr", "mfairfl.deployment.")):
+            return name
+        if word == "deploy":
+            return " ".join(["mfairfl", *words[at : at + 2]])
+    return words[0] if words else "unknown"
 
 
 # ------------------------------------------------------------------ servers on loopback
