@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
 
 import pandas as pd
+import psutil
 import pytest
 
 import federations as fed
@@ -197,7 +196,9 @@ def test_nothing_is_run_twice_and_the_same_bytes_come_out(made, one_process, mon
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_and_started_again_the_tables_are_the_same(made, tmp_path):
+def test_killed_in_the_middle_and_started_again_the_tables_are_the_same(
+    made, tmp_path, one_process, monkeypatch
+):
     folder, whole, _ = made
     out = tmp_path / "out"
     code = (
@@ -209,10 +210,13 @@ def test_killed_in_the_middle_and_started_again_the_tables_are_the_same(made, tm
     limit = time.monotonic() + 120
     while not list(out.glob("runs/*/rounds.csv")) and time.monotonic() < limit:
         time.sleep(0.02)
-    os.kill(first.pid, signal.SIGKILL)
+    workers = psutil.Process(first.pid).children()
+    first.kill()
     first.wait()
+    assert psutil.wait_procs(workers, timeout=120)[1] == []
     assert not (out / "table-2.md").exists()
-    subprocess.run(command, check=True)
+    monkeypatch.setattr(paper, "studies_folder", lambda: folder)
+    paper.reproduce(["table-2"], out)
     tables = list(whole.glob("table-2*"))
     assert tables
     for path in tables:
