@@ -22,6 +22,7 @@ from packaging.utils import canonicalize_name
 from typer.main import get_command
 
 import mfairfl
+from many_commands import answers, many
 from mfairfl.cli import app
 
 pytestmark = pytest.mark.slow
@@ -84,14 +85,6 @@ NAMING_EXTRAS = {f"{verb} {words}": "flower" for verb, words in FLOWER_VERBS.ite
     "tune task.toml": "tune",
     "audit sheet.xlsx --label y --prediction d --sensitive s --out a": "excel",
 }
-COMMANDS = """
-import json, sys
-from mfairfl.cli import main
-for words in json.loads(sys.argv[1]):
-    code = main(words.split())
-    for stream in (sys.stdout, sys.stderr):
-        print(f"\\0{code}\\0", end="", file=stream, flush=True)
-"""
 PUBLIC_NAMES = """
 import mfairfl, pandas as pd
 from mfairfl.silo.policy import Policy
@@ -170,14 +163,6 @@ def core_only(tmp_path_factory):
     return run
 
 
-def answers(core_only, commands):
-    """Return (exit code, output, errors) of each command, all of one process."""
-    result = core_only("-c", COMMANDS, json.dumps(commands))
-    assert result.returncode == 0, result.stderr
-    out, err = result.stdout.split("\0"), result.stderr.split("\0")
-    return [(int(code), *said) for code, *said in zip(out[1::2], out[::2], err[::2], strict=False)]
-
-
 def verbs_of(command, prefix=""):
     for name, inner in command.commands.items():
         if hasattr(inner, "commands"):
@@ -199,19 +184,21 @@ def test_extras_are_absent(core_only):
 
 def test_verbs_work(core_only):
     commands = [f"{verb} {words}" for verb, words in VERBS.items()]
-    found = answers(core_only, commands)
-    for command, (code, _, err) in zip(commands, found, strict=True):
+    result = core_only(*many(commands))
+    for command, (code, err) in zip(commands, answers(result.stderr), strict=True):
         assert code == 0, (command, err)
 
 
 @pytest.fixture(scope="module")
 def refusals(core_only):
-    return dict(zip(NAMING_EXTRAS, answers(core_only, [*NAMING_EXTRAS]), strict=True))
+    result = core_only(*many([*NAMING_EXTRAS]))
+    streams = (answers(result.stdout), answers(result.stderr))
+    return dict(zip(NAMING_EXTRAS, zip(*streams, strict=True), strict=True))
 
 
 @pytest.mark.parametrize("words", NAMING_EXTRAS)
 def test_verbs_name_their_extra(refusals, words):
-    code, out, err = refusals[words]
+    (code, out), (_, err) = refusals[words]
     said = EXTRA.fullmatch(err) or EXTRA.search(out)
     assert code != 0
     assert said is not None, (out, err)

@@ -11,6 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from many_commands import answers, many
+from mfairfl.testing import people
+
 pytestmark = pytest.mark.slow
 
 OUTSIDE = Path(__file__).parent / "outside"
@@ -53,12 +56,12 @@ TRAIN = """-m mfairfl train --data applicants --strategy loss-shift --notion pre
 
 
 def test_it_is_listed_and_explained(python):
-    names = {one["name"] for one in json.loads(python("-m", "mfairfl", "strategies", "--json"))}
-    assert {"loss-shift", "mfairfl"} <= names
-    told = python("-m", "mfairfl", "strategies", "loss-shift")
+    asked = ("strategies --json", "strategies loss-shift", "data list")
+    (_, strategies), (_, told), (_, data) = answers(python(*many(asked)))
+    assert {"loss-shift", "mfairfl"} <= {one["name"] for one in json.loads(strategies)}
     assert "Clients count a little more by their loss" in told
     assert "strategy.t" in told
-    assert "applicants" in python("-m", "mfairfl", "data", "list")
+    assert "applicants" in data
 
 
 def test_it_is_trained_by_name_and_a_model_of_others_asks_for_trust(python, tmp_path):
@@ -70,7 +73,7 @@ def test_it_is_trained_by_name_and_a_model_of_others_asks_for_trust(python, tmp_
         assert f"predictive_equality_{kind}" in record["metrics"]["test"]
     assert "predictive_equality_violation" in record["intervals"]["test"]
     assert "predictive_equality_violation" in record["noise_floor"]["test"]
-    python("-c", "import mfairfl.testing as t; t.people().to_csv('rows.csv', index=False)")
+    people().to_csv(tmp_path / "rows.csv", index=False)
     predict = ["-m", "mfairfl", "predict", "runs/own", "--csv", "rows.csv", "--out", "scores.csv"]
     refused = python(*predict, code=2)
     assert "trained with the module 'tiny', which is code" in refused
