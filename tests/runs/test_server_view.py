@@ -30,6 +30,7 @@ SLOTS = {
     "multipliers": "own multipliers",
 }
 FEDERATED = [name for name in available() if create(name).card.trains_on == "clients"]
+OF_EACH_KIND = ("ditto", "fairfed", "fedavg", "fedavg-threshold", "mfairfl", "scaffold")
 
 
 @dataclass
@@ -203,7 +204,13 @@ def assert_named(config, seen, rows, vectors):
         assert not any(np.array_equal(one, own) for one in sent for own in held), slot
 
 
-@pytest.mark.parametrize("name", FEDERATED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in OF_EACH_KIND else pytest.mark.slow)
+        for name in FEDERATED
+    ],
+)
 def test_the_manifest_of_every_method_names_exactly_what_crosses(name, tmp_path):
     assert_named(*federate(tmp_path, {"name": name}))
 
