@@ -67,6 +67,7 @@ def test_a_library_that_breaks_is_a_line_without_addresses_and_the_others_go_on(
     assert len(found["half"].blocks) == 2
 
 
+@pytest.mark.slow
 def test_a_library_that_hangs_is_ended(peers):
     found, lines = lines_of(peers, "hangs", timeout=5.0)
     assert lines[3].split(maxsplit=1)[1] == "stopped: no answer in time"

@@ -97,6 +97,7 @@ def test_a_run_that_ended_is_never_harmless():
     assert (line.ended, line.harmless()) == (1, False)
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_table_and_continues_from_its_file(tmp_path, capsys):
     out = tmp_path / "attacks.csv"
     out.touch()  # an empty file counts as none

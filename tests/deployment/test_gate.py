@@ -193,6 +193,7 @@ def test_a_repeated_header_cannot_name_two_keys(gate, tmp_path):
     assert gate.arrived == []
 
 
+@pytest.mark.slow
 def test_a_key_counts_once_it_is_enrolled_and_until_it_is_revoked(tmp_path):
     with standing(tmp_path) as gate:
         other = tmp_path / "other"
@@ -220,6 +221,7 @@ def test_a_file_that_cannot_be_read_changes_nothing(tmp_path, caplog):
 # Those who keep it waiting
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [b"", b"\x16\x03\x01"], ids=["silent", "half a hello"])
 def test_a_connection_that_never_gets_to_tls_is_closed(hasty, first):
     with hasty.raw() as peer:
@@ -227,6 +229,7 @@ def test_a_connection_that_never_gets_to_tls_is_closed(hasty, first):
         assert everything(peer) == b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [b"", head("POST", PUSH)[:-2]], ids=["silent", "half a head"])
 def test_a_request_whose_head_never_ends_is_closed(hasty, first):
     with hasty.tls() as peer:
@@ -234,6 +237,7 @@ def test_a_request_whose_head_never_ends_is_closed(hasty, first):
         assert everything(peer) == b""
 
 
+@pytest.mark.slow
 def test_a_head_that_trickles_is_closed(hasty):
     with hasty.tls() as peer:
         peer.settimeout(0.05)
@@ -252,12 +256,14 @@ def test_a_head_that_trickles_is_closed(hasty):
     assert hasty.arrived == []
 
 
+@pytest.mark.slow
 def test_an_idle_connection_is_closed_after_its_answer(hasty):
     with hasty.tls() as peer:
         peer.sendall(head("POST", PUSH, signed(hasty.key), size=0))
         assert everything(peer).endswith(b"fine")
 
 
+@pytest.mark.slow
 def test_a_body_that_stalls_is_closed_and_given_back(hasty):
     with hasty.tls() as peer:
         peer.sendall(head("POST", PUSH, signed(hasty.key), size=1000) + b"x" * 900)
@@ -285,6 +291,7 @@ def test_connections_below_the_least_rate_are_closed(folder):
     assert arrives(least_rate=1)
 
 
+@pytest.mark.slow
 def test_client_that_does_not_read_the_answer_is_disconnected(folder):
     def long(_):
         return 200, {}, b"x" * (32 << 20)

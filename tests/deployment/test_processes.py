@@ -44,6 +44,7 @@ def wait_for(condition):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_child_processes_end_with_their_parent(tmp_path):
     with watched_group() as group:
         command = Command([sys.executable, "-c", FAMILY], os.environ)

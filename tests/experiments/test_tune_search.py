@@ -285,6 +285,7 @@ def test_enough_trials_are_only_shown(pretend, tmp_path):
     assert asked == []
 
 
+@pytest.mark.slow
 def test_two_folders_share_one_study(pretend, tmp_path):
     storage = f"sqlite:///{tmp_path / 'shared.db'}"
     pretend(stopping(by_rate, 4))
@@ -390,6 +391,7 @@ def test_values_that_do_not_go_together_stop_the_search_once(pretend, tmp_path):
     assert both not in [dict(trial.values) for trial in tuned.complete]
 
 
+@pytest.mark.slow
 def test_what_a_run_says_reaches_the_caller_and_the_trial_is_taken_up(pretend, tmp_path):
     def broken(config):
         raise MfairflError("the disk is full")

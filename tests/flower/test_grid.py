@@ -118,6 +118,7 @@ def allow(folder, site, limit):
     (folder / site / "policy.toml").write_text(f"[disclosure]\nmin_rows = 1\n[limits]\n{limit}\n")
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_without_a_silo_that_refuses_to_train(nodes, tmp_path, caplog):
     def to_north(node, message):
         return node == 15838 and '"kind": "train"' in from_records(message.content)[1].text
@@ -215,6 +216,7 @@ def test_a_silo_answers_for_the_task_it_agreed_to_only(nodes, tmp_path):
     assert "task.ignore = (); agreed to: ('skill',) (agreed.toml)" in enrolled.refused["west"]
 
 
+@pytest.mark.slow
 def test_a_node_that_does_not_answer_in_time_is_left_out(nodes, caplog):
     asked = []
 

@@ -116,6 +116,7 @@ def test_it_answers_only_until_somebody_trains_it(predictors):
     assert module.requires_grad_()(x).requires_grad
 
 
+@pytest.mark.slow
 def test_it_can_be_exported(predictors):
     module = predictors["ensemble"].to_module()
     x = module.encode(fed.people())
