@@ -25,6 +25,14 @@ def score_numbers(sums):
     return scores.score_numbers(tally, {"all": sums})["overall",][0]
 
 
+def marginal(tally, attribute):
+    """The tally over the groups of one attribute."""
+    axis = [item.name for item in tally.attributes].index(attribute)
+    others = tuple(1 + other for other in range(len(tally.attributes)) if other != axis)
+    table = tally.counts.reshape(len(tally.clients), *tally.cells.shape, 2, 2).sum(axis=others)
+    return Tally(table, tally.clients, (tally.attributes[axis],))
+
+
 def quick_table(tally, **options):
     """A table for its values: intervals and floors are from one draw."""
     return MetricTable.from_tally(tally, draws=1, **options)

@@ -76,11 +76,6 @@ class _ColumnSummary(NamedTuple):
         """Whether several rows have one value."""
         return self.rows > 1 and len(self.distinct) == 1 and self.filled == self.rows
 
-    @property
-    def recurring(self) -> bool:
-        """Whether values occur twice or more on average, in enough rows to judge."""
-        return self.filled >= _ENOUGH and 2 * len(self.distinct) <= self.filled
-
 
 @dataclass(frozen=True, slots=True)
 class Alone:
@@ -278,7 +273,8 @@ def _repeats(
     for name in sorted(columns, key=lambda name: name not in sensitive):
         column = columns[name]
         # Columns without equal values are "recodings" of each other, whatever they hold.
-        pattern = column.pattern if column.recurring else name.encode()
+        recurring = column.filled >= _ENOUGH and 2 * len(column.distinct) <= column.filled
+        pattern = column.pattern if recurring else name.encode()
         if pattern in hidden:
             yield Trap("proxy", name, f"one value for each group of {hidden[pattern]}")
         elif pattern in first:

@@ -192,10 +192,6 @@ def _shortened(sent: Updates, factors: Floats, rows: Floats | None = None) -> De
     )
 
 
-def _clip(sent: Updates) -> Defended:
-    return _shortened(sent, robust.norm_clipping(sent.gram))
-
-
 def _nnm_gm(sent: Updates) -> Defended:
     mixing = robust.nearest_neighbour_mixing(sent.gram, _liars(sent))
     weights = robust.geometric_median(robust.mixed_gram(sent.gram, mixing), sent.weights)
@@ -277,7 +273,7 @@ def _towards_others(U: Floats) -> Floats:
 ROBUST: dict[str, Callable[[Updates], Defended]] = {
     "none": _none,
     "auto": _auto,
-    "clip": _clip,
+    "clip": lambda sent: _shortened(sent, robust.norm_clipping(sent.gram)),
     "nnm-gm": _nnm_gm,
     "multi-krum": _multi_krum,
     "centred-clip": _centred_clip,

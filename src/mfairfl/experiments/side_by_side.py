@@ -161,7 +161,8 @@ def compare_runs(
     pooled = [known_reference(name) for name in dict.fromkeys(references)]
     if not runs or len(runs) + len(pooled) < 2:
         raise ConfigError(f"compare: needs two or more runs, or a study file; got {len(runs)} run")
-    paths, records = zip(*map(_opened, runs), strict=True)
+    paths = [run.path if isinstance(run, Run) else Path(run) for run in runs]
+    records = [run.record if isinstance(run, Run) else RunRecord.read(run) for run in runs]
     first, names = records[0], distinct_names(paths, records)
     for path, name, record in zip(paths, names, records, strict=True):
         if key := different_rows(first, record):
@@ -188,10 +189,6 @@ def _warnings(names: Sequence[str], records: Sequence[RunRecord]) -> Iterator[st
     for name, record in zip(names, records, strict=True):
         for warning in filter(None, [*record.warnings, record.served.note]):
             yield f"{name}: {warning}"
-
-
-def _opened(run: Run | str | Path) -> tuple[Path | None, RunRecord]:
-    return (run.path, run.record) if isinstance(run, Run) else (Path(run), RunRecord.read(run))
 
 
 def _lines(tables: Sequence[MetricTable], goal: Sequence[str]) -> Iterator[Line]:

@@ -249,23 +249,6 @@ class Tally:
         """Return the tally of all rows as one client called ``all``."""
         return Tally(self.counts.sum(axis=0, keepdims=True), ("all",), self.attributes)
 
-    def marginal(self, attribute: str) -> Tally:
-        """Return the tally over the groups of one attribute.
-
-        Examples
-        --------
-        >>> columns = {"sex": ["F", "M"], "age": ["old", "old"]}
-        >>> tally = Tally.from_predictions([1, 0], [1, 1], sensitive_features=columns)
-        >>> tally.marginal("age").counts.tolist()
-        [[[[0, 1], [0, 1]]]]
-        """
-        names = [item.name for item in self.attributes]
-        require_known("sensitive attribute", [attribute], names)
-        axis = names.index(attribute)
-        others = tuple(1 + other for other in range(len(names)) if other != axis)
-        table = self.counts.reshape(len(self.clients), *self.cells.shape, 2, 2)
-        return Tally(table.sum(axis=others), self.clients, (self.attributes[axis],))
-
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts, lists and numbers."""
         return {
