@@ -12,6 +12,9 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from mfairfl.flower.grid import GridTransport
 
+# Message() asks for them; a deployed process has them set.
+TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
+
 
 def key_of(node):
     """Return the public key of a node."""
@@ -32,8 +35,6 @@ class LocalGrid(Grid):
     """
 
     def __init__(self, app, nodes, lose=lambda node, message: False, keys=None, run_config=None):
-        # Message() asks for them; a deployed process has them set.
-        TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
         self.app, self.nodes, self.lose = app, dict(nodes), lose
         self.keys = keys or {node: key_of(node) for node in nodes}
         self.run_config, self.box = run_config or {}, {}
