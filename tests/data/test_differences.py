@@ -15,6 +15,12 @@ from mfairfl.data.differences import (
 from mfairfl.data.sums import EncoderStatistics, NumericStatistics
 
 RNG = np.random.default_rng(2)
+BEGINNING = RNG.bit_generator.state
+
+
+@pytest.fixture(autouse=True)
+def same_numbers_in_any_order():
+    RNG.bit_generator.state = BEGINNING
 
 
 def of_rows(numbers):
