@@ -180,7 +180,7 @@ PARITY: dict[str, dict[str, dict[str, Any]]] = {
     **{
         f"mfairfl, α = {alpha:g}": {
             "strategy": {"name": "mfairfl"},
-            "fairness": {"alpha": alpha},
+            "fairness": {"dead_zone": alpha},
             "output": {"tolerance": max(alpha, 0.005)},
         }
         for alpha in (0.0, 0.05, 0.1)

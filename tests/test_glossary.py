@@ -18,11 +18,13 @@ from hypothesis import strategies as st
 
 from mfairfl import fairness, strategies
 from mfairfl.cli import app
+from mfairfl.data import Attribute
 from mfairfl.data.partition import SCHEMES
 from mfairfl.engine.defence import ROBUST, STRIKES, TERM
 from mfairfl.engine.output import RULES
 from mfairfl.errors import ConfigError
 from mfairfl.fairness import Event, MetricTable, Notion, register_notion
+from mfairfl.fairness.constraints import Goal
 from mfairfl.fairness.scores import CALIBRATION_BINS, LOGIT_BINS
 from mfairfl.glossary import entries, explain, fixed_entries, key_of
 from mfairfl.references import REFERENCES
@@ -31,6 +33,7 @@ from mfairfl.runs.config import make_config
 ROOT = Path(__file__).parents[1]
 ENTRIES = {entry.name: entry for entry in entries()}
 KINDS = ("violation", "difference", "ratio")
+PARITY = Goal().constraints((Attribute("sex", ("F", "M")),))
 
 
 def headings(page):
@@ -206,8 +209,8 @@ def test_numbers_in_words_are_those_of_the_code():
     config = make_config({"data": {"name": "adult"}})
     assert f"there are {config.training.rounds}" in explain("round").text
     assert f"makes {config.training.local_epochs} in each" in explain("local epoch").text
-    assert config.fairness.alpha == 0
-    assert "0 unless set" in explain("alpha").short
+    assert config.allowed(PARITY, []).dead_zone == 0
+    assert "0 unless" in explain("dead zone").short
 
 
 @pytest.mark.parametrize(
@@ -215,12 +218,12 @@ def test_numbers_in_words_are_those_of_the_code():
     [
         ("dp", "select", "0.005 unless set"),
         ("eo", "select", "0.01 for notions"),
-        ("dp", "threshold", "0 for the rule threshold"),
+        ("dp", "threshold", "0.005 unless set"),
     ],
 )
 def test_the_default_tolerance_is_the_one_in_words(notion, rule, words):
     said = {"data": {"name": "adult"}, "fairness": {"notion": [notion]}, "output": {"rule": rule}}
-    assert make_config(said).output_rule().tolerance == float(words.split()[0])
+    assert make_config(said).allowed(PARITY, []).output == float(words.split()[0])
     assert f" {words}" in explain("tolerance").text
 
 

@@ -24,6 +24,10 @@ _RETIRED = {
     "members": _NO_MASKS,
     "min_count": "it is min_rows under [disclosure] of policy.toml",
     "limits.models": "it is models under [disclosure]",
+    "verdict_tolerance": "it is tolerance, which training and the output rule follow too; "
+    "fairness.verdict_tolerance changes the verdict alone",
+    "alpha": "what training leaves uncorrected follows from tolerance, or is fairness.dead_zone; "
+    "the parameter of dirichlet is concentration",
 }
 """Keys of earlier versions, with the reason why they are refused; none is ever ignored."""
 
@@ -76,6 +80,17 @@ class TimeLimitError(MfairflError):
     """A computation took longer than its caller allows."""
 
 
+def why_retired(name: str) -> str:
+    """Return why a key or an option of an earlier version is refused; empty if it was none.
+
+    Examples
+    --------
+    >>> why_retired("limits.models")
+    'it is models under [disclosure]'
+    """
+    return _RETIRED.get(name) or _RETIRED.get(name.rpartition(".")[2], "")
+
+
 def unknown(kind: str, name: str, options: Iterable[str], *, listed: str | None = None) -> str:
     """Return the message that `name` is not a known `kind`, with the nearest known name.
 
@@ -92,10 +107,8 @@ def unknown(kind: str, name: str, options: Iterable[str], *, listed: str | None 
     "unknown strategy 'fedavgg': did you mean 'fedavg'? (known: fedavg, qffl)"
     """
     names = sorted(options)
-    if kind in ("key", "option"):
-        for retired in (name, name.rpartition(".")[2]):
-            if retired in _RETIRED:
-                return f"{name}: {_RETIRED[retired]}"
+    if kind in ("key", "option") and (reason := why_retired(name)):
+        return f"{name}: {reason}"
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f": did you mean '{near[0]}'?" if near else ""
     where = f"known: {', '.join(names)}" if listed is None else f"`{listed}` lists all"

@@ -81,13 +81,15 @@ def same(frame):
         (same, ("--strategy", "fedvag"), ["unknown strategy 'fedvag'", "did you mean 'fedavg'?"]),
         (same, ("--notion", "equalised_odds"), ["did you mean 'equalized_odds'?"]),
         (same, ("--set", "training.rouns=3"), ["did you mean 'training.rounds'?"]),
+        (same, ("--verdict-tolerance", "0.1"), ["--verdict-tolerance: it is tolerance"]),
+        (same, ("--set", "fairness.alpha=0.1"), ["fairness.alpha: ", "fairness.dead_zone"]),
         (same, ("--set", "masked=true"), ["masked: version 0.8 has no masks", "remove it"]),
         (same, ("--set", "strategy.weihgts=size"), ["'weihgts'", "did you mean 'weights'?"]),
         (same, ("--heterogeneity", "iidd"), ["unknown scheme 'iidd'", "did you mean 'iid'?"]),
         (
             same,
             ("--heterogeneity", "dirichlet", "--alpha", "0.1"),
-            ["two things", "--concentration 0.1", "--set fairness.alpha=0.1"],
+            ["--alpha: ", "fairness.dead_zone", "dirichlet is concentration"],
         ),
         (same, ("--concentration", "0.1"), ["scheme 'column'", "'concentration'", "remove it"]),
         (

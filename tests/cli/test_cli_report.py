@@ -16,7 +16,7 @@ def runs(cli, csv, flags):
     for name, strategy in (("fair", "mfairfl"), ("plain", "fedavg")):
         answer = cli(
             "train", "--csv", csv, *flags, "--strategy", strategy, "--out", name,
-            "--verdict-tolerance", "0.3",
+            "--tolerance", "0.3",
         )  # fmt: skip
         assert answer.code == 0, answer.err
     return ["fair", "plain"]

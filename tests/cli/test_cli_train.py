@@ -112,22 +112,15 @@ def test_flags_win_over_the_file_and_set_reaches_every_key(cli, csv, tmp_path):
     assert list(record_of(tmp_path / "r")["metrics"]["test"]["by_group"]) == ["Gender"]
 
 
-def test_dirichlet_parameter_and_fairness_slack_are_not_confused(cli, csv, flags, tmp_path):
-    ours = ("train", "--csv", csv, *flags, "--heterogeneity", "dirichlet", "--clients", "3")
-    both = ("--concentration", "2", "--alpha", "0.1")
-    apart = ("--concentration", "2", "--set", "fairness.alpha=0.1")
-    for folder, more in (("a", both), ("b", apart), ("c", ("--set", "fairness.alpha=0.1"))):
-        answer = cli(*ours, *more, "--out", folder)
+def test_a_blind_run_measures_the_groups_that_it_does_not_see(cli, csv, flags, tmp_path):
+    for folder, more in (("seen", ()), ("blind", ("--blind",))):
+        answer = cli("train", "--csv", csv, *flags, "--rounds", "0", "--out", folder, *more)
         assert answer.code == 0, answer.err
-        record = record_of(tmp_path / folder)
-        assert record["config"]["fairness"]["alpha"] == 0.1
-        assert record["federation"]["options"]["concentration"] == (0.5 if folder == "c" else 2)
-    (tmp_path / "my.toml").write_text('[clients]\nscheme = "dirichlet"\n', encoding="utf-8")
-    refused = cli("train", "my.toml", "--csv", csv, *flags, "--alpha", "0.1")
-    assert refused.code == 2
-    assert "--concentration 0.1" in refused.err
-    tuned = cli("tune", "my.toml", "--csv", csv, *flags, "--alpha", "0.1")
-    assert tuned.err == refused.err
+    seen, blind = (record_of(tmp_path / folder) for folder in ("seen", "blind"))
+    assert "Gender" in seen["task"]["numeric"] + seen["task"]["categorical"]
+    assert "Gender" not in blind["task"]["numeric"] + blind["task"]["categorical"]
+    groups = [record["metrics"]["test"]["by_group"]["Gender"].keys() for record in (seen, blind)]
+    assert groups[0] == groups[1]
 
 
 def test_config_flag_is_the_argument(cli, csv, tmp_path):

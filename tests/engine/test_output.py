@@ -76,7 +76,7 @@ def test_select_takes_the_most_accurate_within_the_tolerance(tolerance, name):
 def test_select_takes_the_least_violating_where_none_is_within():
     found = served("select", 0.01, BIASED, FAIRER, SHARP)
     assert found.names == ("fairer",)
-    assert "no model of the last rounds is within output.tolerance = 0.01" in found.note
+    assert "no model of the last rounds is within 0.01, the output rule's tolerance" in found.note
     assert "0.0250" in found.note
 
 

@@ -244,6 +244,21 @@ def edit(*keys, value):
     return change
 
 
+def test_a_file_with_a_slack_for_training_and_one_for_the_rule_still_loads(altered):
+    def of_version_09(data):
+        plain = json.loads(data)
+        plain["parameters"] |= {"alpha": 0.02, "tolerance": 0.03, "config": {"strategy.beta": 0.5}}
+        return json.dumps(plain).encode()
+
+    parameters = altered(of_version_09).get_params()
+    assert parameters["tolerance"] is None
+    assert parameters["config"] == {
+        "strategy.beta": 0.5,
+        "fairness.dead_zone": 0.02,
+        "output.tolerance": 0.03,
+    }
+
+
 @pytest.mark.parametrize(
     ("keys", "value", "message"),
     [

@@ -281,3 +281,24 @@ def test_no_move_prices_a_group_over_the_cap_and_no_empty_group_forgets(rows, mo
             assert abs(mu[j]) * n.sum() / members <= cap * (1 + 1e-12)
         else:
             assert mu[j] == free[j]
+
+
+@pytest.mark.parametrize(
+    ("name", "rate"),
+    [("demographic_parity", 0.3), ("equal_opportunity", 0.5)],
+)
+def test_the_margin_is_that_of_drawn_decisions(name, rate):
+    """Fair decisions of 2,000 people, women 400 of them, drawn 20,000 times."""
+    n = np.array([[280.0, 120.0], [1120.0, 480.0]])  # 30 % favourable labels
+    rng, events = np.random.default_rng(0), {"demographic_parity": slice(None)}
+    women, men = (n[group, events.get(name, slice(1, 2))].sum() for group in (0, 1))
+    selected = rng.binomial([int(women), int(men)], rate, size=(20_000, 2))
+    gaps = selected.sum(axis=1) / (women + men) - selected[:, 0] / women
+    margin = Constraints(Cells((SEX,)), notion(name)).margin(n)
+    assert margin == pytest.approx((1.96 + 1.28) * gaps.std(), rel=0.02)
+
+
+def test_groups_without_rows_demand_no_margin():
+    constraints = Constraints(Cells((SEX,)), notion("dp"))
+    assert constraints.margin([[0, 0], [30, 10]]) == 0.0
+    assert constraints.margin(np.zeros((2, 2))) == 0.0

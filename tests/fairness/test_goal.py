@@ -55,10 +55,10 @@ def test_a_task_without_sensitive_attributes_has_no_constraints():
         Goal(notions=()).constraints((SEX,))
 
 
-@pytest.mark.parametrize("alpha", [-0.1, 1.0, math.nan])
-def test_alpha_is_a_share(alpha):
-    with pytest.raises(ConfigError, match=rf"fairness\.alpha .*{alpha}"):
-        Goal(alpha=alpha)
+@pytest.mark.parametrize("width", [-0.1, 1.1, math.nan])
+def test_the_dead_zone_is_a_share(width):
+    with pytest.raises(ConfigError, match=rf"fairness\.dead_zone .*{width}"):
+        Goal(dead_zone=width)
 
 
 def test_unknown_notions_and_attributes_are_refused():

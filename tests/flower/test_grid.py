@@ -265,7 +265,7 @@ def test_a_node_that_goes_away_and_comes_back_under_another_number(nodes, caplog
     names = ["east", "north", "west"]
     assert transport.wait_for(names, minimum=3, seconds=0) == names
     gone, key = grid.nodes.pop(7919), grid.keys.pop(7919)
-    ask = {name: Packet('{"version": 6, "kind": "x"}', {}) for name in names}
+    ask = {name: Packet('{"version": 7, "kind": "x"}', {}) for name in names}
     assert transport.exchange(ask)["west"] == Absent("it is not online")
     grid.nodes[55], grid.keys[55] = gone, key
     assert "unknown kind 'x'" in str(transport.exchange(ask)["west"])  # it answers again

@@ -100,7 +100,7 @@ def combined(strategy, known, updates, state=None, **where):
 
 def play(strategy, known, state=None, *, reporting=None, notion="dp", alpha=0.0, **where):
     """Plan and combine; return the step and the plans by client."""
-    goal = where.pop("goal", None) or Goal(notions=(notion,), alpha=alpha)
+    goal = where.pop("goal", None) or Goal(notions=(notion,), dead_zone=alpha)
     where |= {"goal": goal, "rounds": 10}
     after, plans = planned(strategy, known, state, **where)
     names = [m.client for m in known] if reporting is None else reporting

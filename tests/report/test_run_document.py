@@ -42,7 +42,7 @@ def readable(report):
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    return [train(folder / name, name, verdict_tolerance=0.1) for name in ("mfairfl", "fedavg")]
+    return [train(folder / name, name, tolerance=0.1) for name in ("mfairfl", "fedavg")]
 
 
 @pytest.mark.parametrize("strategy", available())
@@ -194,7 +194,7 @@ def test_a_run_without_test_rows_says_what_its_numbers_are_worth(tmp_path):
     table = fed.people_table()
     folder = tmp_path / "run"
     config = {"clients": {"test": 0.0}}
-    mfairfl.train(table, config=config, out=folder, verdict_tolerance=0.5, **QUICK)
+    mfairfl.train(table, config=config, out=folder, tolerance=0.5, **QUICK)
     report = build_report([folder])
     readable(report)
     assert report.split == "train"
@@ -286,7 +286,7 @@ def test_provenance_is_that_of_the_record(two):
         "mfairfl", "mfairfl", record["identity"]
     )  # fmt: skip
     assert found.settings["training.rounds"] == 2
-    assert found.settings["fairness.verdict_tolerance"] == 0.1
+    assert found.settings["fairness.tolerance"] == 0.1
     assert found.data == record["data"]
     assert found.files.items() >= record["files"].items()
 

@@ -78,7 +78,7 @@ def test_without_a_tolerance_there_is_no_verdict_and_a_way_to_get_one(tmp_path):
     assert said.startswith(
         "There is no verdict on demographic parity, because no tolerance was set before training ("
     )
-    assert "--verdict-tolerance 0.05" in said
+    assert "--tolerance 0.05" in said
     assert "is 0.0 percentage points" in said
 
 

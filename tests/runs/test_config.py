@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 
-from mfairfl.data import Task
+from mfairfl.data import Attribute, Task
 from mfairfl.errors import ConfigError
+from mfairfl.fairness.constraints import Goal
 from mfairfl.files import load_toml
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.options import OPTIONS, nested, settings
 
+SEX = Goal().constraints((Attribute("sex", ("F", "M")),))
+ROWS = np.array([[100.0, 100.0], [100.0, 100.0]])
 TASK = {"label": "y", "favourable": 1, "sensitive": ["s"]}
 
 
@@ -38,7 +43,7 @@ TASK = {"label": "y", "favourable": 1, "sensitive": ["s"]}
         ({"fairness": {"notion": "dpp"}}, ["fairness.notion", "unknown notion 'dpp'", "'dp'"]),
         ({"fairness": {"notion": []}}, ["fairness.notion", "at least 1 item"]),
         ({"fairness": {"sensitive": []}}, ["fairness.sensitive", "at least 1 item"]),
-        ({"fairness": {"alpha": 1}}, ["fairness.alpha", "less than 1"]),
+        ({"fairness": {"dead_zone": 2}}, ["fairness.dead_zone", "less than or equal to 1"]),
         ({"strategy": {"name": "fedavgg"}}, ["strategy.name", "did you mean 'fedavg'"]),
         (
             {"strategy": {"name": "fedavg", "beta": 0.5}},
@@ -106,7 +111,7 @@ def test_defaults_are_those_of_the_design():
     assert config.model.hidden == (64, 64)
     assert (config.clients.test, config.clients.validation) == (0.2, 0.0)
     assert config.fairness.notion == ("demographic_parity",)
-    assert config.fairness.alpha == 0.0
+    assert config.fairness.tolerance is None
 
 
 def test_one_name_may_stand_for_several():
@@ -133,7 +138,8 @@ def test_the_goal_is_checked_against_the_tasks_attributes():
         ({"fairness": {"notion": "eo"}}, "select", 0.01),
         ({"fairness": {"notion": ["dp", "eo"]}}, "select", 0.01),
         ({"strategy": {"name": "fedavg"}}, "last", 0.005),
-        ({"strategy": {"name": "fedavg-threshold"}}, "threshold", 0.0),
+        ({"strategy": {"name": "fedavg-threshold"}}, "threshold", 0.005),
+        ({"output": {"rule": "threshold"}, "fairness": {"notion": "eo"}}, "threshold", 0.01),
         # A constraint that is switched off, or on clients, is no goal to select by.
         ({"strategy": {"constraint": False}}, "last", 0.005),
         ({"strategy": {"name": "fedfb", "parity": "client"}}, "last", 0.005),
@@ -141,8 +147,27 @@ def test_the_goal_is_checked_against_the_tasks_attributes():
     ],
 )
 def test_output_rules_have_the_defaults_of_the_design(values, rule, tolerance):
-    output = make_config(values).output_rule()
-    assert (output.rule, output.tolerance) == (rule, tolerance)
+    config = make_config(values)
+    assert config.output_rule() == rule
+    assert config.allowed(SEX, [ROWS]) == (0.0, 0.0, tolerance)
+
+
+def test_a_stated_tolerance_is_aimed_at_from_below_by_what_the_rows_demand():
+    # √(¼ (1/400 − 1/800)) = .017678 with 400 + 400 rows, half of them favourable.
+    margin = (1.96 + 1.28) * 0.5 * math.sqrt(1 / 400 - 1 / 800)
+    config = make_config({"fairness": {"tolerance": 0.2}})
+    assert config.allowed(SEX, [ROWS, ROWS]) == pytest.approx((margin, 0.2 - margin, 0.2 - margin))
+    # Too few rows to show it: half of what was asked for.
+    config = make_config({"fairness": {"tolerance": 0.02}})
+    assert config.allowed(SEX, [ROWS]) == (0.01, 0.01, 0.01)
+
+
+def test_each_part_can_be_set_apart_from_the_tolerance():
+    parts = {"fairness.dead_zone": 0.03, "output.tolerance": 0.04}
+    for key, value in parts.items():
+        config = make_config(nested({"fairness.tolerance": 0.02, key: value}))
+        others = {"fairness.dead_zone": 0.01, "output.tolerance": 0.01, key: value}
+        assert config.allowed(SEX, [ROWS]) == (0.01, *others.values())
 
 
 # ------------------------------------------------------------------ identity
@@ -189,7 +214,9 @@ CHANGES: dict[str, Any] = {
     "fairness.notion": "eo",
     "fairness.sensitive": ("sex",),
     "fairness.intersections": True,
-    "fairness.alpha": 0.1,
+    "fairness.blind": True,
+    "fairness.tolerance": 0.1,
+    "fairness.dead_zone": 0.1,
     "fairness.verdict_tolerance": 0.05,
     "strategy.name": "constant",
     "strategy.weights": "uniform",

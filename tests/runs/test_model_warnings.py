@@ -70,7 +70,7 @@ def test_decisions_that_are_all_the_same(taken, shown):
     (line,) = warnings_about(y, decisions, p, FAIR)
     assert f"it selects {shown} of 1,000 test rows" in line
     assert "the constraint asks too much of the decisions" in line
-    assert "raise output.tolerance (now 0.02)" in line
+    assert "raise the tolerance (training aimed at 0.02)" in line
     (line,) = warnings_about(y, decisions, p, PLAIN)
     assert "the threshold of ½ does not" in line
     assert "check the balance of the labels" in line

@@ -48,6 +48,17 @@ def test_with_nothing_withheld_a_run_has_the_bytes_of_one_without_silos(tmp_path
         assert not own.withheld
 
 
+@pytest.mark.parametrize("settings", [{"every": 2}, {"every": 2, "scope": "local"}])
+def test_silos_agree_to_the_dead_zone_that_follows_from_everybodys_rows(settings):
+    how = HOW | {"local_epochs": 6, "tolerance": 0.9}
+    how |= {f"strategy.{key}": value for key, value in settings.items()}
+    plain = mfairfl.train(table(), strategy="mfairfl", **how)
+    found = mfairfl.train(table(), strategy="mfairfl", policy=OPEN, **how)
+    assert 0.45 < plain.record.served.dead_zone < 0.9
+    assert found.record.served == plain.record.served
+    assert weights(found) == weights(plain)
+
+
 def test_by_default_few_rows_are_withheld_and_the_record_says_so(tmp_path):
     out = tmp_path / "run"
     run = mfairfl.train(table(), policy=Policy(), out=out, **HOW)

@@ -197,14 +197,13 @@ def test_settings_that_could_have_no_effect_are_refused(rows, options, key):
 def test_dirichlets_parameter_is_a_keyword():
     table = fed.people_table()
     options = {"heterogeneity": "dirichlet", "clients": 3, **QUICK}
-    run = mfairfl.train(table, concentration=3.0, alpha=0.1, **options)
+    run = mfairfl.train(table, concentration=3.0, **options)
     expected = mfairfl.partition(table, "dirichlet", concentration=3.0, clients=3)
     assert run.record.federation.clients == [
         type(run.record.federation.clients[0]).model_validate(one)
         for one in expected.summary()["clients"]
     ]
-    assert run.record.config["fairness"]["alpha"] == 0.1
-    with pytest.raises(ConfigError, match=r"concentration=0\.1 .*fairness\.alpha=0\.1"):
+    with pytest.raises(ConfigError, match=r"alpha: .*fairness\.dead_zone.* is concentration"):
         mfairfl.train(table, alpha=0.1, **options)
 
 

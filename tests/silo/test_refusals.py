@@ -171,7 +171,7 @@ CONTROLLER = {
         ({"goal": {"notions": ["dp"] * 17}}, "17 notions; at most 16"),
         ({"goal": {"attributes": ["sex", "sex"]}}, "repeat one"),
         ({"goal": {"attributes": ["height"]}}, "height"),
-        ({"goal": {"alpha": math.nan}}, "which is not a number"),
+        ({"goal": {"dead_zone": math.nan}}, "which is not a number"),
     ],
 )
 def test_an_absurd_controller_is_refused(silo, changes, message):

@@ -150,5 +150,5 @@ def test_any_method_with_one_model_may_be_served_with_thresholds():
         fed.people_table(), strategy="mfairfl", output_rule="threshold", rounds=2, hidden=(4,)
     )
     assert run.record.served.rule == "threshold"
-    assert run.record.served.tolerance == 0.0
-    assert run.metrics["train"]["demographic_parity_violation"] <= 1e-9
+    assert run.record.served.tolerance == 0.005
+    assert run.metrics["train"]["demographic_parity_violation"] <= 0.005 + 1e-9

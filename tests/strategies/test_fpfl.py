@@ -77,7 +77,7 @@ def test_the_papers_multipliers_by_hand():
     # α = .1: h = (.12, .0467), λ = 2h, priced (2 + 3)h with the signs (+, −).
     h = np.abs(D) - 0.1
     strategy = create("fpfl", multiplier="paper", gamma=2.0, damping=3.0)
-    state, plans = planned(strategy, alpha=0.1)
+    state, plans = planned(strategy, dead_zone=0.1)
     close(state["multipliers"], 2 * h)
     close(plans["b"].score_table, price(5 * h * [1, -1]))
 
@@ -86,7 +86,7 @@ def test_a_gap_within_the_tolerance_neither_moves_nor_costs():
     """ReLU: h and its gradient are 0 there, whatever λ has become."""
     strategy = create("fpfl", multiplier="paper", gamma=2.0, damping=3.0)
     begun = {"multipliers": np.array([0.3, 0.7])}
-    state, plans = planned(strategy, begun, alpha=0.2)  # |d| = .22, .147
+    state, plans = planned(strategy, begun, dead_zone=0.2)  # |d| = .22, .147
     close(state["multipliers"], [0.3 + 2 * 0.02, 0.7])
     close(plans["a"].score_table, price(np.array([0.34 + 3 * 0.02, 0.0])))
 
@@ -108,7 +108,7 @@ def test_a_group_that_nobody_present_has_is_left_alone(multiplier):
     """Women are with client a alone: without it their gap is unknown, not 0 and not a reward."""
     strategy = create("fpfl", multiplier=multiplier)
     begun = {"multipliers": np.array([0.3, 0.2])}
-    state, plans = planned(strategy, begun, known=(B,), alpha=0.05)
+    state, plans = planned(strategy, begun, known=(B,), dead_zone=0.05)
     close(state["multipliers"], [0.3, 0.2])  # and the men's own gap to themselves is 0
     assert np.isfinite(plans["b"].score_table).all()
 
@@ -154,7 +154,7 @@ def test_a_number_below_zero_is_refused(name):
 
 
 def setup_with(federation, strategy, notion, alpha, **recipe):
-    goal = Goal(notions=(notion,), attributes=("sex", "age"), alpha=alpha)
+    goal = Goal(notions=(notion,), attributes=("sex", "age"), dead_zone=alpha)
     setup = fed.setup_for(federation, strategy, **recipe)
     return replace(setup, summary=summarize(federation, goal))
 

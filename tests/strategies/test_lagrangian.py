@@ -357,7 +357,7 @@ def test_the_papers_form_prices_the_absolute_gaps(weights, federation):
 
 
 def test_the_papers_form_with_damping_is_the_augmented_lagrangian(federation):
-    goal, c = replace(CROSSED, alpha=0.03), 4.0
+    goal, c = replace(CROSSED, dead_zone=0.03), 4.0
     labels, mu = drawn(federation, goal)
     lam = np.where(mu > 0, 0.3 * mu, 0.0)
     w, parts = some_weights(federation), naive.rows_of(federation)

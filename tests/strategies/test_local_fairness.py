@@ -169,7 +169,7 @@ def shares_of_groups(rows, labels):
 
 @pytest.mark.parametrize("notion", ["dp", "eo"])
 def test_multipliers_persist_with_each_client_as_written_out(federation, notion):
-    goal = Goal(notions=(notion,), attributes=("sex", "age"), alpha=0.02)
+    goal = Goal(notions=(notion,), attributes=("sex", "age"), dead_zone=0.02)
     strategy = create("indfair", gamma=0.7, prices={"cap": 0.3})
     setup = fed.setup_for(federation, strategy, rounds=6, local_epochs=2, lr=0.1, weight_decay=0)
     setup = replace(setup, summary=replace(setup.summary, goal=goal))

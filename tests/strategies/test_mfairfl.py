@@ -92,7 +92,7 @@ def test_loss_prices_are_added_to_the_weight_of_the_loss():
 def test_the_papers_prices():
     # λ = γ(|d| − α) = 2(.12, .0467), signs (+, −).
     strategy = create("mfairfl", multiplier="paper", gamma=2.0)
-    state, plans = planned(strategy, goal=Goal(alpha=0.1))
+    state, plans = planned(strategy, goal=Goal(dead_zone=0.1))
     lam = [0.24, 2 * (34 / 60 - 0.52)]
     close(state["multipliers"], lam)
     u = [lam[0] - lam[1] - lam[0] / 0.4, lam[0] - lam[1] + lam[1] / 0.6]
@@ -658,7 +658,7 @@ LITERAL = {"gamma": 2.0, "eta": 0.5}
 
 
 def literal(federation, notion, **recipe):
-    goal = Goal(notions=(notion,), attributes=("sex", "age"), alpha=0.01)
+    goal = Goal(notions=(notion,), attributes=("sex", "age"), dead_zone=0.01)
     strategy = create("mfairfl-paper", **LITERAL, **recipe.pop("strategy", {}))
     setup = fed.setup_for(federation, strategy, rounds=3, **recipe)
     return replace(setup, summary=summarize(federation, goal))

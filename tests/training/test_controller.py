@@ -30,7 +30,7 @@ def sums(store, weights):
 
 
 def begun(shard=FOUR, start=None, alpha=0.0, notion="dp", weights=AS_IS, **changes):
-    goal = Goal(notions=(notion,), alpha=alpha)
+    goal = Goal(notions=(notion,), dead_zone=alpha)
     setting = {"multipliers": (0.0, 0.0), "step": (1.0, 1.0)} | changes
     store, (rows,) = RowStore.from_arrays([shard], cells=2)
     moving = Multipliers(Controller(goal=goal, **setting), SEX, start)

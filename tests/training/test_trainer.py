@@ -177,7 +177,7 @@ def test_a_moving_multiplier_equals_a_plain_loop():
     shard, hidden, model = make_shard(90, 3, seed=6), (4,), MLP(3, (4,))
     X, _, cells = shard
     controller = Controller(
-        goal=Goal(alpha=0.01),
+        goal=Goal(dead_zone=0.01),
         multipliers=(0.3, -0.2),
         step=(2.0, 1.0),
         offset=(0.05, -0.02),

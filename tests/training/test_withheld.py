@@ -82,7 +82,7 @@ def test_many_steps_equal_a_plain_loop_with_neutral_prices(hidden, tables):
 def test_moving_multipliers_neither_see_nor_price_them():
     (X, _, cells), told = SHARD, SHARD[2] < CELLS
     controller = Controller(
-        goal=Goal(alpha=0.01),
+        goal=Goal(dead_zone=0.01),
         multipliers=(0.3, -0.2),
         step=(2.0, 1.0),
         offset=(0.05, -0.02),

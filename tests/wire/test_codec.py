@@ -85,7 +85,7 @@ def changed(packet, **changes):
     [
         (Packet("{", {}), "not JSON"),
         (Packet("[" * 100_000, {}), "nested more than 32 deep"),
-        (Packet("[]", {}), "format None, this mfairfl reads 6"),
+        (Packet("[]", {}), "format None, this mfairfl reads 7"),
         (changed(pack_ask(MEASURE, "a"), version=1), "format 1"),
         (changed(pack_ask(MEASURE, "a"), kind="shell"), "unknown kind 'shell'"),
         (changed(pack_ask(MEASURE, "a"), splits=["all"]), "splits.0: Input should be 'train'"),
@@ -132,7 +132,7 @@ def test_a_bad_request_is_refused_in_one_line(packet, message):
 SUMS = np.ones((4, 2, 2))
 
 
-def sums(array, text='{"version": 6, "kind": "measured"}'):
+def sums(array, text='{"version": 7, "kind": "measured"}'):
     return Packet(text, {"sums/0/train": array})
 
 
@@ -164,7 +164,7 @@ def sums(array, text='{"version": 6, "kind": "measured"}'):
         (sums(SUMS * [[[1]], [[1]], [[1]], [[np.inf]]]), "not finite"),
         (Packet(sums(SUMS).text, {}), "sums: Field required"),
         (
-            sums(SUMS, '{"version": 6, "kind": "reports", "reports": []}'),
+            sums(SUMS, '{"version": 7, "kind": "reports", "reports": []}'),
             "'measured' was asked for",
         ),
     ],

@@ -64,7 +64,7 @@ def check_run(config: Config, unknown: Collection[str] = ()) -> Iterator[Finding
 
 def _columns(config: Config) -> Generator[Finding | ColumnFacts, None, Table]:
     """Yield findings about the columns, and how they are read; return the rows."""
-    content, task = content_of(config), config.task
+    content, task = content_of(config), config.applied_task
     if content is None or task is None:
         table = table_of(config)
         frame, name = column_checks.frame_of(table), table.name

@@ -24,7 +24,7 @@ from mfairfl.cli.flags import command
 from mfairfl.cli.show import INTERRUPTED, say
 from mfairfl.cli.studies import compare, reproduce, tune
 from mfairfl.cli.train import predict, train
-from mfairfl.errors import MfairflError
+from mfairfl.errors import MfairflError, why_retired
 
 __all__ = ["app", "main"]
 
@@ -87,7 +87,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except MfairflError as error:
             return _fail(str(error))
         except usage_error as error:
-            return _fail(f"{error.format_message()} (see --help)")
+            option = getattr(error, "option_name", "")
+            reason = why_retired(option.removeprefix("--").replace("-", "_"))
+            return _fail(
+                f"{option}: {reason}" if reason else f"{error.format_message()} (see --help)"
+            )
         except OSError as error:
             # A full disk or a read-only folder is not a bug.
             return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")

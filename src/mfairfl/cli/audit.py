@@ -30,7 +30,7 @@ def report(
     """Write the report of a run: a self-contained page, report.json and a model card.
 
     The page states what was trained for whom, whether the violation is within the tolerance that
-    was set before training (--verdict-tolerance), and what fairness cost and who paid for it. Add
+    was set before training (--tolerance), and what fairness cost and who paid for it. Add
     a run of strategy fedavg on the same rows to show the cost. Everything is read from the run
     folders.
 

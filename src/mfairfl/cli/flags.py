@@ -120,6 +120,8 @@ def _flag(name: str, option: Option) -> Parameter:
     shown: dict[str, Any] = {"help": option.help, "rich_help_panel": option.panel}
     if option.kind == "switch":  # without a name for what holds anyway
         return _parameter(name, bool, typer.Option(f" /--no-{flag}", **shown))
+    if option.kind == "flag":
+        return _parameter(name, bool, typer.Option(f"--{flag}", **shown))
     kind = list[str] if option.repeated else str
     return _parameter(name, kind, typer.Option(f"--{flag}", metavar=option.metavar, **shown))
 

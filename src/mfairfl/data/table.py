@@ -7,10 +7,10 @@ read with ``table.task`` gets the same columns and codes.
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -91,6 +91,28 @@ class Table:
     def cells(self) -> Integers:
         """Each row's intersectional cell: the C-order ravel of its group codes."""
         return _cells(self.groups, self.attributes)
+
+    def blind(self) -> Self:
+        """Return the same rows without sensitive columns among the features.
+
+        Examples
+        --------
+        >>> people = pd.DataFrame({"x": [1, 2], "sex": list("fm"), "hired": [0, 1]})
+        >>> task = task_from_roles(people, label="hired", sensitive="sex")
+        >>> table = table_from_frame(people, task)
+        >>> list(table.X), list(table.blind().X)
+        (['x', 'sex'], ['x'])
+        """
+        hidden = {sensitive.column for sensitive in self.task.sensitive}
+        seen = {
+            role: tuple(column for column in getattr(self.task, role) if column not in hidden)
+            for role in ("numeric", "categorical")
+        }
+        return replace(
+            self,
+            X=self.X.drop(columns=[column for column in self.X if column in hidden]),
+            task=self.task.model_copy(update={"sensitive_as_features": False, **seen}),
+        )
 
     def cells_of(self, rows: Integers) -> Integers:
         """Return the cells of some rows, by position."""

@@ -215,8 +215,8 @@ def _select(tolerance: float, candidates: Sequence[Candidate], constraints: Cons
         return single(best.name, best.weights)
     least = min(range(len(candidates)), key=lambda i: (violations[i], -accuracies[i], -i))
     note = (
-        f"no model of the last rounds is within output.tolerance = {tolerance:g}; served is the "
-        f"one of lowest violation, {violations[least]:.4f}"
+        f"no model of the last rounds is within {tolerance:g}, the output rule's tolerance; the "
+        f"one of lowest violation is served, {violations[least]:.4f}"
     )
     return single(candidates[least].name, candidates[least].weights, note)
 

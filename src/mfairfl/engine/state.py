@@ -55,6 +55,8 @@ class Setup:
     robust : str
         How updates of clients that may lie are combined: `none`, `auto` or a rule of
         `engine.defence`.
+    margin : float
+        How far below the tolerance training and the output rule aim, for the record.
     """
 
     strategy: Strategy
@@ -70,6 +72,7 @@ class Setup:
     enrolled: Mapping[Split, Mapping[str, np.ndarray]] = field(default_factory=dict)
     robust: str = "none"
     evaluate_every: int = 1
+    margin: float = 0.0
 
     def __post_init__(self) -> None:
         check_robust(self.robust, self.strategy.card)

@@ -23,7 +23,7 @@ from mfairfl.estimator import in_memory
 from mfairfl.estimator.file import EstimatorFile, SavedClasses, SavedParameters
 from mfairfl.fairness.notions import Notion
 from mfairfl.plugins import ModuleFactory
-from mfairfl.runs.config import FairnessConfig, ModelConfig, TrainingConfig
+from mfairfl.runs.config import ModelConfig, TrainingConfig
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.execute import Run
 from mfairfl.runs.options import OPTIONS, dotted
@@ -32,7 +32,7 @@ from mfairfl.runs.record import RunRecord
 from mfairfl.runs.train import train
 from mfairfl.strategies.base import Strategy
 
-_TRAINING, _MODEL, _FAIRNESS = TrainingConfig(), ModelConfig(), FairnessConfig()
+_TRAINING, _MODEL = TrainingConfig(), ModelConfig()
 
 _ASKED = {"sensitive_features": True, "clients": True}
 
@@ -81,8 +81,6 @@ def _run_options(
     taken |= dict.fromkeys(("task", "data"), "what fit is given")
     if options["strategy"] == "auto":
         options["strategy"] = "mfairfl" if grouped else "fedavg"
-    # By its full key it cannot be meant for Dirichlet's parameter.
-    options["fairness.alpha"] = options.pop("alpha")
     options |= {"model": parameters["model"], "clients.test": 0.0}
     if one_client:
         options["clients.count"] = 1
@@ -125,10 +123,13 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         What is to be equal between groups: dp, eo, eopp, ap, or notions of your own.
     rounds, local_epochs, hidden, batch_size, lr, weight_decay
         Budget, model and recipe; the defaults are those of `mfairfl.train`.
-    alpha : float
-        Violation that training leaves uncorrected.
     tolerance : float, optional
-        Largest violation of a selected model; None: 0.005, or 0.01 where the notion needs it.
+        Largest violation that is acceptable: training and the output rule aim below it, by a
+        margin for the number of rows. None: training aims at 0, and the output rule allows 0.005,
+        or 0.01 where the notion needs it.
+    blind : bool
+        Whether sensitive columns that are in X as well are only measured, and never enter the
+        model or the output rule.
     output_rule : {"last", "average", "select", "mixture", "threshold"}, optional
         Which model is served; None: the strategy's own.
     weights : {"size", "uniform"}, optional
@@ -185,15 +186,15 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self,
         strategy: str | Strategy = "auto",
         *,
-        notion: str | Notion | Sequence[str | Notion] = _FAIRNESS.notion[0],
+        notion: str | Notion | Sequence[str | Notion] = "demographic_parity",
         rounds: int = _TRAINING.rounds,
         local_epochs: int = _TRAINING.local_epochs,
         hidden: Sequence[int] = _MODEL.hidden,
         batch_size: int = _TRAINING.batch_size,
         lr: float = _TRAINING.lr,
         weight_decay: float = _TRAINING.weight_decay,
-        alpha: float = _FAIRNESS.alpha,
         tolerance: float | None = None,
+        blind: bool = False,
         output_rule: Rule | None = None,
         weights: Literal["size", "uniform"] | None = None,
         model: str | ModuleFactory | None = None,
@@ -209,8 +210,8 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.batch_size = batch_size
         self.lr = lr
         self.weight_decay = weight_decay
-        self.alpha = alpha
         self.tolerance = tolerance
+        self.blind = blind
         self.output_rule = output_rule
         self.weights = weights
         self.model = model

@@ -87,14 +87,28 @@ class SavedParameters(StrictModel):
     batch_size: int
     lr: float
     weight_decay: float
-    alpha: float
     tolerance: float | None
+    blind: bool = False
     output_rule: Rule | None
     weights: Weights | None
     model: str | None
     favourable: Label | None
     config: dict[str, Any] | None
     random_state: int | None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_one_tolerance(cls, values: Any) -> Any:
+        """Take the parameters of a version that had one slack for training, one for the rule."""
+        if not (isinstance(values, dict) and "alpha" in values):
+            return values
+        slacks = {
+            "fairness.dead_zone": values["alpha"],
+            "output.tolerance": values.get("tolerance"),
+        }
+        config = {key: slack for key, slack in slacks.items() if slack is not None}
+        kept = {key: value for key, value in values.items() if key != "alpha"}
+        return kept | {"tolerance": None, "config": {**(values.get("config") or {}), **config}}
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any], record: RunRecord) -> SavedParameters:
@@ -177,7 +191,8 @@ class EstimatorFile(StrictModel):
         classes = [texts[self.favourable], texts[1 - self.favourable]]
         names = self.columns if self.feature_names is None else self.feature_names
         same_classes = classes == [task.favourable, task.unfavourable]
-        same_columns = sorted(self.columns) == sorted(task.features)
+        hidden = {s.column for s in task.sensitive if not task.sensitive_as_features}
+        same_columns = sorted({*self.columns} - hidden) == sorted(task.features)
         named = len(names) == len(self.columns)
         rules = (
             (self.run == record.identity, "belongs to another run than run.json"),

@@ -353,6 +353,6 @@ def _reference_config(place: _Place, goal: str) -> Config:
 def _goals(study: Study, config: Config) -> tuple[str, ...]:
     """Return the notions for which a model is trained each, or "" if the method uses none."""
     fair = config.strategy.create().card.constrained
-    if not fair and config.output_rule().rule not in _FOR_A_NOTION:
+    if not fair and config.output_rule() not in _FOR_A_NOTION:
         return ("",)
     return study.notions or config.fairness.notion

@@ -31,6 +31,7 @@ from mfairfl.fairness.tally import Tally
 
 Floats = NDArray[np.float64]
 Kind = Literal["hard", "smooth"]
+_SURELY_MET = 1.96 + 1.28  # half a 95 % interval, and what one of ten samples is above the mean
 
 
 class Constraints:
@@ -121,6 +122,30 @@ class Constraints:
         share = members / max(1.0, float(np.sum(counts)))
         limited = (self._statistic == "selection") & (members > 0)
         return np.where(limited, cap * share, np.inf)
+
+    def margin(self, counts: ArrayLike) -> float:
+        """Return how far below a tolerance to aim, so that rows like these show it to be met.
+
+        A tolerance is met if the whole 95 % interval of the violation lies within it. For that to
+        happen in nine of ten samples of as many rows, the violation has to stay below it by
+        1.96 + 1.28 standard errors of the gap. The standard error follows from the numbers of
+        rows n_e and n_{e,g}: √(q(1 − q)(1/n_{e,g} − 1/n_e)), with the event's share of favourable
+        labels for the unknown rate q, or ½ where that share is 0 or 1.
+
+        Parameters
+        ----------
+        counts
+            The (C, 2) counts of the rows that will be measured.
+        """
+        n = self._table(counts)
+        of_event, of_group = self.counts(n)
+        favourable = np.where(self._event, n, 0.0)[:, :, 1].sum(axis=1)
+        rows = np.column_stack([of_event, of_group, favourable])[of_group > 0]
+        of_event, of_group, favourable = rows.T
+        rate = favourable / of_event
+        spread = np.where((rate > 0) & (rate < 1), rate * (1.0 - rate), 0.25)
+        errors = np.sqrt(spread * (1.0 / of_group - 1.0 / of_event))
+        return float(_SURELY_MET * np.max(errors, initial=0.0))
 
     def rates(self, statistics: Statistics, kind: Kind = "hard") -> tuple[Floats, Floats]:
         """Return F_e and F_{e,g}; nan where the event or the group in it has no rows.
@@ -243,7 +268,7 @@ def _over(mask: NDArray[np.bool_], values: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """The constraint |F_e − F_{e,g}| ≤ alpha for every event, group and notion chosen.
+    """The constraint |F_e − F_{e,g}| ≤ dead_zone for every event, group and notion chosen.
 
     Parameters
     ----------
@@ -253,8 +278,8 @@ class Goal:
         Sensitive attributes; None means all of the task.
     intersections : bool
         Whether every intersection of the attributes is constrained as well.
-    alpha : float
-        Tolerance: gaps up to here are left alone.
+    dead_zone : float
+        Gaps up to here are left alone.
 
     Examples
     --------
@@ -271,11 +296,11 @@ class Goal:
     notions: tuple[str, ...] = ("demographic_parity",)
     attributes: tuple[str, ...] | None = None
     intersections: bool = False
-    alpha: float = 0.0
+    dead_zone: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.alpha < 1:
-            raise ConfigError(f"fairness.alpha must lie in [0, 1), not {self.alpha}")
+        if not 0 <= self.dead_zone <= 1:
+            raise ConfigError(f"fairness.dead_zone must lie in [0, 1], not {self.dead_zone}")
         for name in self.notions:
             notion(name)
 

@@ -57,8 +57,8 @@ class FairStrategy(Strategy):
         The sensitive attributes and their groups; clients number cells by the same mapping.
     notion : str or sequence of str
         What should be equal across groups, such as "demographic_parity" or "equalized_odds".
-    alpha : float
-        Tolerance: larger gaps are penalised.
+    dead_zone : float
+        Gaps up to here are not penalised.
     intersections : bool
         Whether intersections of the attributes are constrained as well.
     hyper_parameters : mapping, optional
@@ -98,7 +98,7 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
         *,
         sensitive: Groups,
         notion: str | Sequence[str] = "demographic_parity",
-        alpha: float = 0.0,
+        dead_zone: float = 0.0,
         intersections: bool = False,
         hyper_parameters: Mapping[str, Any] | None = None,
         recipe: Recipe | None = None,
@@ -116,7 +116,7 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
             notions=(notion,) if isinstance(notion, str) else tuple(notion),
             attributes=tuple(attribute.name for attribute in attributes),
             intersections=intersections,
-            alpha=alpha,
+            dead_zone=dead_zone,
         )
         # Rounds, weights and clients are known when the first evaluation has been answered.
         no_clients = methods.Summary(counts={}, attributes=attributes, goal=goal)

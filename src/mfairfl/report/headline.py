@@ -201,7 +201,7 @@ def run_judgements(run: ReportedRun) -> list[Judgement]:
         tolerance=run.aim.tolerance,
         level=run.table.level,
         set_when="before training",
-        remedy="(--verdict-tolerance 0.05 would set one; then train again)",
+        remedy="(--tolerance 0.05 would set one; then train again)",
         obstacle=""
         if run.split == "test"
         else f"no rows were kept that only measure ({run.split} rows choose or train the model)",

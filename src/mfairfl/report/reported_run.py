@@ -28,12 +28,18 @@ class Aim(BaseModel):
     notions: tuple[str, ...] = Field(alias="notion")
     attributes: tuple[str, ...] = Field((), alias="sensitive")
     intersections: bool = False
-    tolerance: float | None = Field(None, alias="verdict_tolerance")
+    stated: float | None = Field(None, alias="tolerance")
+    verdict_tolerance: float | None = None
 
     @field_validator("attributes", mode="before")
     @classmethod
     def _all_if_none(cls, names: Any) -> Any:
         return () if names is None else names
+
+    @property
+    def tolerance(self) -> float | None:
+        """The largest acceptable violation."""
+        return self.stated if self.verdict_tolerance is None else self.verdict_tolerance
 
     @property
     def measures(self) -> tuple[str, ...]:

@@ -3,18 +3,19 @@
 Unknown keys are refused with the nearest known one; every error names the file and the key.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Self, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
+import numpy as np
 import pydantic
 from pydantic import Field
 
 from mfairfl import __version__
 from mfairfl.data import EncoderConfig, FileFormat, Task
 from mfairfl.data.values import DocumentedModel
-from mfairfl.engine.output import Output, Rule
+from mfairfl.engine.output import Rule
 from mfairfl.errors import ConfigError, MfairflError, first_problem, require_known
-from mfairfl.fairness.constraints import Goal
+from mfairfl.fairness.constraints import Constraints, Goal
 from mfairfl.fairness.notions import follow_notion, notion
 from mfairfl.plugins import MODELS
 from mfairfl.runs.options import comma_list
@@ -183,10 +184,14 @@ class FairnessConfig(DocumentedModel):
     """Attributes to constrain; all of the task if omitted."""
     intersections: bool = False
     """Also constrain intersections of attributes."""
-    alpha: float = Field(default=0.0, ge=0, lt=1)
-    """Violation that training leaves uncorrected."""
+    blind: bool = False
+    """Sensitive columns are measured only: neither the model nor the output rule sees them."""
+    tolerance: float | None = Field(default=None, ge=0, le=1, examples=[0.05])
+    """Largest acceptable violation, for training, output rule and verdict."""
+    dead_zone: float | None = Field(default=None, ge=0, le=1, examples=[0.02])
+    """Violation that training leaves uncorrected, if the tolerance is not to decide it."""
     verdict_tolerance: float | None = Field(default=None, ge=0, le=1, examples=[0.05])
-    """Largest acceptable violation: the report's verdict, fixed before training."""
+    """Largest violation that the report accepts, if not the tolerance."""
 
     @pydantic.field_validator("notion")
     @classmethod
@@ -217,7 +222,25 @@ class OutputConfig(DocumentedModel):
     rule: Rule | None = Field(default=None, examples=["select"])
     """last, average, select, mixture or threshold."""
     tolerance: float | None = Field(default=None, ge=0, le=1, examples=[0.005])
-    """Largest violation of a selected model."""
+    """Largest violation that the rule allows, if `fairness.tolerance` is not to decide it."""
+
+
+class Allowed(NamedTuple):
+    """The violation that training and the output rule allow.
+
+    Attributes
+    ----------
+    margin : float
+        How far below the tolerance both stay; 0 without one.
+    dead_zone : float
+        What training leaves uncorrected.
+    output : float
+        What the output rule allows on the rows that choose.
+    """
+
+    margin: float
+    dead_zone: float
+    output: float
 
 
 class Config(DocumentedModel):
@@ -252,6 +275,10 @@ class Config(DocumentedModel):
             raise ValueError("task.sensitive is empty: name the columns to be fair for")
         self.strategy.create()
         self.training.recipe()
+        if self.fairness.blind and self.output_rule() == "threshold":
+            raise ValueError(
+                "fairness.blind: the output rule 'threshold' decides by the group; choose another"
+            )
         return self
 
     def goal(self, attributes: tuple[str, ...]) -> Goal:
@@ -262,18 +289,42 @@ class Config(DocumentedModel):
             notions=self.fairness.notion,
             attributes=chosen,
             intersections=self.fairness.intersections,
-            alpha=self.fairness.alpha,
+            dead_zone=self.fairness.dead_zone or 0.0,
         )
 
-    def output_rule(self) -> Output:
-        """Return the output rule with the defaults of this strategy and notion filled in."""
-        rule: Rule = self.output.rule or self.strategy.create().card.usual_rule
+    @property
+    def applied_task(self) -> Task | None:
+        """The task that rows are read by: `task`, as far as the model may see it."""
+        if self.task is None or not self.fairness.blind:
+            return self.task
+        return self.task.model_copy(update={"sensitive_as_features": False})
+
+    def output_rule(self) -> Rule:
+        """Return the output rule, by default the strategy's usual one."""
+        return self.output.rule or self.strategy.create().card.usual_rule
+
+    def allowed(self, constraints: Constraints, rows: Iterable[np.ndarray]) -> Allowed:
+        """Return the violation that training and the output rule allow, as the tolerance demands.
+
+        Parameters
+        ----------
+        rows : iterable of ndarray (C, 2)
+            The rows that will be measured, by cell and label; those of clients are added up. The
+            fewer they are, the less is allowed (`Constraints.margin`), but at least half of the
+            tolerance.
+        """
+        tolerance = self.fairness.tolerance
+        if tolerance is None:
+            loose = any(notion(name).events[0].labels != (0, 1) for name in self.fairness.notion)
+            margin, dead_zone, output = 0.0, 0.0, 0.01 if loose else 0.005
+        else:
+            margin = min(constraints.margin(np.sum([*rows], axis=0)), tolerance / 2)
+            dead_zone = output = tolerance - margin
+        if self.fairness.dead_zone is not None:
+            dead_zone = self.fairness.dead_zone
         if self.output.tolerance is not None:
-            return Output(rule=rule, tolerance=self.output.tolerance)
-        if rule == "threshold":  # fitted, not met by chance: nothing need be allowed
-            return Output(rule=rule, tolerance=0.0)
-        loose = any(notion(name).events[0].labels != (0, 1) for name in self.fairness.notion)
-        return Output(rule=rule, tolerance=0.01 if loose else 0.005)
+            output = self.output.tolerance
+        return Allowed(margin, dead_zone, output)
 
     def server_rounds(self) -> int:
         """Return the number of rounds: one for every local epoch, if a round is one gradient."""

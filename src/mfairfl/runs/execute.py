@@ -16,6 +16,7 @@ from mfairfl.data.files import FileContent, read_file
 from mfairfl.data.quality import SERIOUS, copies_of, trap_lines, traps_of
 from mfairfl.engine.embedded import Member, counts_of, run_all, summarize
 from mfairfl.engine.loop import Callback, Result
+from mfairfl.engine.output import Output
 from mfairfl.engine.state import Setup
 from mfairfl.errors import ConfigError
 from mfairfl.models import MLP, Model, ModuleModel
@@ -25,7 +26,7 @@ from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.history import History
 from mfairfl.runs.outcome import finish_run, started_record
 from mfairfl.runs.predictor import Predictor, load
-from mfairfl.runs.record import FederationFacts, RunRecord, StartedRecord, Timing
+from mfairfl.runs.record import FederationFacts, RunRecord, StartedRecord, Timing, reported
 from mfairfl.runs.workers import processors
 from mfairfl.strategies.base import Summary
 from mfairfl.training.execution import steady_arithmetic
@@ -55,6 +56,8 @@ class RunRequest:
         if self.rows is not None:
             _refuse("data", self.config.data, "the rows are given already")
         if isinstance(self.rows, Federation):
+            if self.config.fairness.blind:
+                raise ConfigError("fairness.blind: the rows are encoded; partition table.blind()")
             _refuse("clients", self.config.clients, "the clients are given already")
             _refuse("encoder", self.config.encoder, "the rows are encoded already")
 
@@ -123,18 +126,18 @@ def content_of(config: Config) -> FileContent | None:
     return None if csv is None else read_file(Path(csv), config.data.format)
 
 
-def table_of(config: Config) -> Table:
-    """Read the rows the configuration names."""
-    data = config.data
-    if data.csv is not None and config.task is not None:
-        task = config.task.select(data.sensitive)
-        return read_table(Path(data.csv), task, **asdict(data.format))
+def table_of(config: Config, rows: Table | None = None) -> Table:
+    """Return the rows, or those the configuration names, as far as the model may see them."""
+    data, task = config.data, config.applied_task
+    if rows is not None:
+        return rows.blind() if config.fairness.blind else rows
+    if data.csv is not None and task is not None:
+        return read_table(Path(data.csv), task.select(data.sensitive), **asdict(data.format))
     if data.name is None:
         raise ConfigError("no data: give data.name (see `mfairfl data list`) or data.csv")
     options: dict[str, Any] = dict(data.options)
-    return load_dataset(
-        data.name, data.path, sensitive=data.sensitive, task=config.task, **options
-    )
+    rows = load_dataset(data.name, data.path, sensitive=data.sensitive, task=task, **options)
+    return rows.blind() if config.fairness.blind else rows
 
 
 def federation_of(config: Config, table: Table) -> Federation:
@@ -198,16 +201,21 @@ def setup_for(
 ) -> Setup:
     """Return what the loop needs, wherever the clients with these rows are."""
     training = config.training
+    splits: tuple[Split, ...] = tuple(
+        split for split in SPLITS if any(rows.sum() for rows in enrolled[split].values())
+    )
+    allowed = config.allowed(summary.constraints, enrolled[reported(splits)].values())
     return Setup(
         strategy=config.strategy.create(),
         size=size,
         recipe=training.recipe(),
         rounds=config.server_rounds(),
         seed=config.seed,
-        summary=summary,
-        splits=tuple(s for s in SPLITS if any(rows.sum() for rows in enrolled[s].values())),
+        summary=replace(summary, goal=replace(summary.goal, dead_zone=allowed.dead_zone)),
+        splits=splits,
         enrolled=enrolled,
-        output=config.output_rule(),
+        output=Output(rule=config.output_rule(), tolerance=allowed.output),
+        margin=allowed.margin,
         participation=training.participation,
         patience=training.patience,
         evaluate_every=training.evaluate_every,
@@ -279,10 +287,10 @@ def _prepare(
     if isinstance(request.rows, Federation):
         federation = request.rows
     else:
-        parts = (config.data, config.task, config.clients, config.encoder, config.seed)
-        key = (id(request.rows), *map(str, parts))
+        parts = (config.data, config.applied_task, config.clients, config.encoder, config.seed)
+        key = (id(request.rows), config.fairness.blind, *map(str, parts))
         if key not in federations:
-            table = table_of(config) if request.rows is None else request.rows
+            table = table_of(config, request.rows)
             federations[key] = with_warnings(federation_of(config, table), table)
         federation = federations[key]
     name = None

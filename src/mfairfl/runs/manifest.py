@@ -339,7 +339,7 @@ def server_view(config: Config) -> tuple[ManifestLine, ...]:
     }
     terms = protocol_of(
         config.model_dump(),
-        rule=config.output_rule().rule,
+        rule=config.output_rule(),
         splits=[split for split in SPLITS if held_out.get(split, True)],
     )
     return manifest(config.strategy.create().card, terms)

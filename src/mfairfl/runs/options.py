@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from mfairfl.errors import ConfigError, require_known
 from mfairfl.files import load_toml
 
-Kind = Literal["text", "integer", "number", "names", "integers", "range", "cuts", "switch"]
+Kind = Literal["text", "integer", "number", "names", "integers", "range", "cuts", "switch", "flag"]
 _METAVARS = {
     "names": "NAME,...",
     "integers": "INTEGER,...",
@@ -30,7 +30,8 @@ class Option(NamedTuple):
         The configuration key it sets.
     kind : str
         What it holds; `names`, `integers`, `range` and `cuts` are separated by commas on the
-        command line; a `switch` is true unless the flag ``--no-NAME`` is given.
+        command line; a `switch` is true unless the flag ``--no-NAME`` is given, a `flag`
+        is false unless it is.
     help : str
         One line for the command line's help.
     panel : str
@@ -107,12 +108,15 @@ _PANELS: dict[str, dict[str, tuple[str, Kind, str]]] = {
     "Fairness": {
         "strategy": ("strategy.name", "text", "Method from `mfairfl strategies`."),
         "notion": ("fairness.notion", "names", "Fairness notions: dp, eo, eopp, ap, or dp,eo."),
-        "alpha": ("fairness.alpha", "number", "Violation that training leaves uncorrected."),
-        "tolerance": ("output.tolerance", "number", "Largest violation of a selected model."),
-        "verdict_tolerance": (
-            "fairness.verdict_tolerance",
+        "tolerance": (
+            "fairness.tolerance",
             "number",
-            "Largest acceptable violation; the report compares the result with it.",
+            "Largest acceptable violation: training and output rule aim at it, the report judges.",
+        ),
+        "blind": (
+            "fairness.blind",
+            "flag",
+            "Measure sensitive columns, and show them neither to the model nor to the rule.",
         ),
         "output_rule": (
             "output.rule",
@@ -249,21 +253,7 @@ def settings(
         merged = nested({keys.get(name, name): value for name, value in options.items()}, base)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
-    if "alpha" in options:
-        _refuse_two_meanings(options["alpha"], dotted(merged))
     return merged
-
-
-def _refuse_two_meanings(alpha: Any, merged: Mapping[str, Any]) -> None:
-    """Refuse `alpha` where it may be meant for Dirichlet's parameter, often called so."""
-    concentration = "clients.options.concentration"
-    if merged.get("clients.scheme") == "dirichlet" and concentration not in merged:
-        raise ConfigError(
-            f"alpha={alpha} with heterogeneity 'dirichlet' may mean two things: for Dirichlet's "
-            f"parameter give concentration={alpha} (--concentration {alpha}), for the violation "
-            f"that training leaves uncorrected fairness.alpha={alpha} (--set fairness.alpha="
-            f"{alpha})"
-        )
 
 
 def _anchored(path: Path) -> dict[str, Any]:

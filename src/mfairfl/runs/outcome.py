@@ -124,6 +124,8 @@ def finish_run(
             weights=tuple(served.weights.tolist()),
             rule=output.rule,
             tolerance=output.tolerance,
+            margin=setup.margin,
+            dead_zone=setup.summary.goal.dead_zone,
             note=served.note,
             thresholds=None if served.thresholds is None else served.thresholds.to_json(),
         ),
@@ -256,8 +258,8 @@ def _price(numbers: MetricTable, settings: AdviceSettings, rows: str) -> str:
         return (
             f"{both}. That is the price of the constraint ({' and '.join(settings.notions)}), "
             f"not a failure of training: the scores tell the labels apart ({_area(numbers)}). A "
-            f"larger output.tolerance (now {settings.tolerance:g}) or fairness.alpha, or another "
-            "notion, costs less; strategy fedavg shows the accuracy without a constraint"
+            f"larger tolerance (training aimed at {settings.tolerance:g}) or another notion costs "
+            "less; strategy fedavg shows the accuracy without a constraint"
         )
     return f"{both}. {_advice(numbers, settings)}"
 
@@ -276,8 +278,8 @@ def _advice(numbers: MetricTable, settings: AdviceSettings) -> str:
     apart = f"Its scores do tell the labels apart ({_area(numbers)})"
     if settings.constrained:
         return (
-            f"{apart}, so the constraint asks too much of the decisions: raise output.tolerance "
-            f"(now {settings.tolerance:g}) or fairness.alpha, or choose another notion"
+            f"{apart}, so the constraint asks too much of the decisions: raise the tolerance "
+            f"(training aimed at {settings.tolerance:g}) or choose another notion"
         )
     return (
         f"{apart}, but the threshold of ½ does not: try more training.rounds, check the balance "

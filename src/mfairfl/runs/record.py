@@ -197,6 +197,10 @@ class ServedFacts(DocumentedModel):
     """The output rule."""
     tolerance: float
     """The violation that the rule allowed."""
+    margin: float = 0.0
+    """How far below the tolerance training and the rule aimed, for the number of rows measured."""
+    dead_zone: float = 0.0
+    """The violation that training left uncorrected."""
     note: str = ""
     """What the rule found, in words."""
     thresholds: dict[str, Any] | None = None

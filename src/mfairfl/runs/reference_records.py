@@ -25,7 +25,7 @@ from mfairfl.fairness.scores import RowScores
 from mfairfl.files import write_atomically
 from mfairfl.references import FittedReference, PooledRows, ReferenceName, reference_settings
 from mfairfl.runs import record as facts
-from mfairfl.runs.config import Config, make_config
+from mfairfl.runs.config import Config, FairnessConfig, make_config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.outcome import library_versions
 from mfairfl.runs.rows import MeasuredRows, measure_rows
@@ -152,8 +152,10 @@ def fit_on_rows_of(run: facts.RunRecord, names: Sequence[ReferenceName]) -> list
     """
     if not names:
         return []
-    sections = ("seed", "data", "task", "clients", "fairness")
-    settings = {key: run.config[key] for key in sections} | {"output": {"rule": "threshold"}}
+    settings = {key: run.config[key] for key in ("seed", "data", "task", "clients")}
+    aim = run.config["fairness"]  # of an earlier version, with keys that are gone
+    settings["fairness"] = {key: aim[key] for key in FairnessConfig.model_fields if key in aim}
+    settings["output"] = {"rule": "threshold"}
     config = make_config(settings, "the first run's configuration")
     if config.data.name is None and config.data.csv is None:
         raise ConfigError("references: the first run's rows are not on file; remove references")
@@ -184,9 +186,13 @@ def fit_references(requests: Sequence[ReferenceRequest]) -> list[ReferenceRecord
 
 def _fit_or_read(request: ReferenceRequest, rows: PooledRows) -> ReferenceRecord:
     """Return what the folder holds, or fit the reference and keep it there."""
+    from mfairfl.engine.embedded import counts_of  # noqa: PLC0415 - loads PyTorch
+
     federation = rows.federation
     goal = request.config.goal(tuple(a.name for a in federation.attributes))
-    tolerance = request.config.output_rule().tolerance
+    measured = facts.reported([split for split in SPLITS if len(federation.pooled(split))])
+    counts = counts_of(federation, measured).values()
+    tolerance = request.config.allowed(goal.constraints(federation.attributes), counts).output
     settings = reference_settings(request.name)
     if request.name == "boosting-threshold":
         settings |= {

@@ -134,11 +134,11 @@ def run_federated(
 
 
 def _enrol(request: FederatedRequest, transport: Transport) -> Enrolled:
-    config = request.config
-    if config.task is None:
+    config, task = request.config, request.config.applied_task
+    if task is None:
         raise ConfigError("[task]: clients with files of their own need one that all agree on")
     terms = EnrolmentTerms(
-        task=config.task,
+        task=task,
         seed=config.seed,
         model=ModelTerms(kind=config.model.kind, hidden=config.model.widths),
         encoder=config.encoder,
@@ -209,17 +209,18 @@ def consent_of(config: Config, source: str) -> RunConsent:
     >>> consent_of(config, "run.toml").rounds
     40
     """
-    if config.task is None:
+    task = config.applied_task
+    if task is None:
         raise ConfigError(f"{source}: no [task]; copy the one that was agreed on")
     return RunConsent(
         source=source,
-        task=config.task,
+        task=task,
         model=ModelTerms(kind=config.model.kind, hidden=config.model.widths),
         recipe=config.training.recipe(),
         rounds=config.server_rounds(),
-        goal=config.goal(tuple(s.name for s in config.task.sensitive)),
+        goal=config.goal(tuple(s.name for s in task.sensitive)),
         strategy=config.strategy.create(),
-        rule=config.output_rule().rule,
+        rule=config.output_rule(),
     )
 
 
@@ -271,7 +272,7 @@ def run_under_policy(request: RunRequest, policy: Policy) -> Run:
             "policy: clients build the model by name; pass model='package.module:Name'"
         )
     config = request.config
-    table = table_of(config) if request.rows is None else request.rows
+    table = table_of(config, request.rows)
     temporary = tempfile.TemporaryDirectory() if request.out is None else nullcontext(request.out)
     with temporary as out_folder:
         out = Path(out_folder)

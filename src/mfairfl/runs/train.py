@@ -44,9 +44,8 @@ def train(
     concentration: float | None = None,
     strategy: str | Strategy | None = None,
     notion: str | Notion | Sequence[str | Notion] | None = None,
-    alpha: float | None = None,
     tolerance: float | None = None,
-    verdict_tolerance: float | None = None,
+    blind: bool | None = None,
     output_rule: Rule | None = None,
     weights: Literal["size", "uniform"] | None = None,
     model: str | ModuleFactory | None = None,
@@ -86,11 +85,13 @@ def train(
         A name of `mfairfl.strategies.available()`, ``package.module:Name``, or a strategy object.
     notion : str, Notion, or several, optional
         What is to be equal: dp, eo, eopp, ap, ``package.module:Name``, or notions of your own.
-    alpha, tolerance, output_rule
-        Violation that training leaves uncorrected; largest violation of a selected model; which
-        model is served.
-    verdict_tolerance : float, optional
-        Largest violation that is acceptable: the report says whether it is met.
+    tolerance : float, optional
+        Largest violation that is acceptable. Training and the output rule aim below it, by a
+        margin for the number of rows; the report says whether it is met.
+    blind : bool, optional
+        Sensitive columns are measured, and neither the model nor the output rule sees them.
+    output_rule : str, optional
+        Which model is served: last, average, select, mixture or threshold.
     weights : {"size", "uniform"}, optional
         How clients count.
     model : str or callable, optional

@@ -152,7 +152,7 @@ _TASK_KEYS = (
 )
 _OF_DATA = {  # keys of a job whose values the data decide
     *("client", "plan.linear", *_BY_CONSTRAINT),
-    *("plan.controller.counts", "plan.controller.scale"),
+    *("plan.controller.counts", "plan.controller.scale", "plan.controller.goal.dead_zone"),
 }
 _TABLES = ("plan.loss_table", "plan.score_table")  # of prices: whether there are any is a setting
 _OF_TRAINING = ("plan.epochs", "plan.batch_size", "plan.optimizer.")

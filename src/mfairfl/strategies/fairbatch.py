@@ -113,7 +113,7 @@ class FairBatch:
     @classmethod
     def of(cls, summary: Summary, counts: Floats, driven_by: Driver) -> Self:
         """Return the rule of a run's goal for these rows."""
-        constraints, alpha = summary.constraints, summary.goal.alpha
+        constraints, alpha = summary.constraints, summary.goal.dead_zone
         return cls(constraints=constraints, counts=counts, driven_by=driven_by, alpha=alpha)
 
     def masses(self) -> Floats:

@@ -29,7 +29,7 @@ from mfairfl.strategies.fedavg import FedAvg
 class FedAvgThreshold(FedAvg):
     """FedAvg, served with a (randomised) threshold for each group.
 
-    The tolerance is the output rule's (`output.tolerance`, 0 unless given).
+    The tolerance is the output rule's, as for every method.
 
     Parameters
     ----------

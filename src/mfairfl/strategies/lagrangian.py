@@ -41,7 +41,7 @@ class Lagrangian:
     @classmethod
     def of(cls, summary: Summary, **settings: Any) -> Self:
         """Return the Lagrangian of a run's goal; the settings are the other fields."""
-        return cls(constraints=summary.constraints, alpha=summary.goal.alpha, **settings)
+        return cls(constraints=summary.constraints, alpha=summary.goal.dead_zone, **settings)
 
     def gaps(self, statistics: Statistics) -> Floats:
         """Return d; an undefined gap is 0 here: it moves nothing and costs nothing."""

@@ -79,7 +79,7 @@ class Multipliers:
             gaps = gaps + np.asarray(setting.offset)
         self._gain = adapted_gain(self._gain, gaps, self.gaps, setting.shrink)
         self.gaps = gaps
-        dead = dead_zone(gaps, setting.goal.alpha)
+        dead = dead_zone(gaps, setting.goal.dead_zone)
         most = self._constraints.limits(self._counts, setting.prices.cap)
         self.values = np.clip(self.values + self._gain * setting.step * dead, -most, most)
 

@@ -169,15 +169,15 @@ class Controller:
         _require(0 <= self.shrink <= 1, "controller.shrink", "lie in [0, 1]", self.shrink)
 
 
-def dead_zone(gaps: np.ndarray, alpha: float) -> np.ndarray:
+def dead_zone(gaps: np.ndarray, width: float) -> np.ndarray:
     """Return sign(d)·max(|d| − α, 0): gaps within the tolerance move nothing.
 
     Examples
     --------
-    >>> dead_zone(np.array([-0.5, 0.125, 0.25]), alpha=0.25).tolist()
+    >>> dead_zone(np.array([-0.5, 0.125, 0.25]), width=0.25).tolist()
     [-0.25, 0.0, 0.0]
     """
-    return np.asarray(np.sign(gaps) * np.maximum(np.abs(gaps) - alpha, 0.0))
+    return np.asarray(np.sign(gaps) * np.maximum(np.abs(gaps) - width, 0.0))
 
 
 def adapted_gain(

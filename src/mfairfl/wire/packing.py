@@ -25,7 +25,7 @@ from mfairfl.data.values import StrictModel
 from mfairfl.errors import MessageError, MfairflError, first_problem
 from mfairfl.strict_json import JsonLimits, parse_json
 
-VERSION = 6
+VERSION = 7
 Arrays = Mapping[str, np.ndarray]
 
 REQUEST = JsonLimits(characters=1 << 26, values=1 << 20)
