@@ -97,7 +97,7 @@ class Table:
 
         Examples
         --------
-        >>> people = pd.DataFrame({"x": [1, 2], "sex": list("fm"), "hired": [0, 1]})
+        >>> people = pd.DataFrame({"x": range(4), "sex": list("fmfm"), "hired": [0, 1, 1, 0]})
         >>> task = task_from_roles(people, label="hired", sensitive="sex")
         >>> table = table_from_frame(people, task)
         >>> list(table.X), list(table.blind().X)

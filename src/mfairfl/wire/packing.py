@@ -231,7 +231,7 @@ def pack(message: Message) -> Packet:
     Examples
     --------
     >>> pack(HelloAnswer(name="east")).text
-    '{"version": 6, "kind": "hello", "name": "east"}'
+    '{"version": 7, "kind": "hello", "name": "east"}'
     """
     arrays: dict[str, np.ndarray] = {}
     fields = {
