@@ -129,7 +129,9 @@ def servers(settings: FederationSettings, file: Path, say: Say) -> Iterator[list
         command = processes.gate_command(server, file)
         gate = group.start("the gate", command, logs / "gate.log")
         processes.wait_until_healthy(behind, server.ca, link)
-        superlink.SuperLink(settings).update_keys()  # while the gate starts
+        started = superlink.SuperLink(settings)  # while the gate starts
+        started.stop_orphans()
+        started.update_keys()
         processes.wait_until_healthy(front, server.ca, gate)
         yield [link, gate]
 

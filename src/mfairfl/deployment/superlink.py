@@ -112,6 +112,17 @@ class SuperLink:
         texts = json.dumps([key.decode() for key in registered])
         write_atomically(self._server.registered, texts.encode(), private=True)
 
+    def stop_orphans(self) -> None:
+        """End the runs of an earlier SuperLink, which nothing drives any more.
+
+        Their messages would still be sent to silos. One whose run ends while a SuperNode receives
+        it is in the way of the next run's.
+        """
+        with self._control("an earlier run cannot be stopped") as client:
+            for run, facts in client.ListRuns(control_pb2.ListRunsRequest()).run_dict.items():
+                if facts.status.status != "finished":
+                    client.StopRun(control_pb2.StopRunRequest(run_id=run))
+
     def submit(self, config: Mapping[str, str], app: Path = APP) -> str:
         """Start a Flower app with this configuration, and return the number of its run."""
         data = build_fab_from_disk(app)
