@@ -19,11 +19,10 @@ from threadpoolctl import threadpool_limits
 
 import mfairfl
 from mfairfl.data import Federation, Table
-from mfairfl.fairness import Tally
+from mfairfl.fairness import Demand, ScoreHistogram, Tally, Thresholds, fit_thresholds
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.constraints import Goal
 from mfairfl.fairness.rates import overall_numbers
-from mfairfl.fairness.thresholds import ScoreHistogram, Thresholds, fit_thresholds
 from mfairfl.references import PooledRows
 
 DATA = ("adult", "bank", "compas", "german")
@@ -87,7 +86,8 @@ def thresholds(data: str, seed: int) -> Iterator[tuple[str, str, float, float]]:
     histogram = ScoreHistogram.from_logits(own, train.cells, train.y, size=size)
     for notion in NOTIONS:
         goal = Goal(notions=(notion,), attributes=tuple(a.name for a in federation.attributes))
-        rule = fit_thresholds(histogram, goal.constraints(federation.attributes))
+        constraints, demand = goal.constraints(federation.attributes), Demand(by="group")
+        rule = fit_thresholds({"all": histogram}, constraints, demand).thresholds
         yield notion, "own rows", *measured(rows, rule, new, notion)
         unseen = rows.fit("boosting-threshold", goal=goal).thresholds
         assert unseen is not None

@@ -218,7 +218,7 @@ def test_numbers_in_words_are_those_of_the_code():
     [
         ("dp", "select", "0.005 unless set"),
         ("eo", "select", "0.01 for notions"),
-        ("dp", "threshold", "0.005 unless set"),
+        ("dp", "thresholds", "0.005 unless set"),
     ],
 )
 def test_the_default_tolerance_is_the_one_in_words(notion, rule, words):

@@ -5,8 +5,8 @@ fairness each cost:
 
 * ``boosting``: gradient boosting, scikit-learn's histogram form, stopped early on a tenth of the
   train rows;
-* ``boosting-threshold``: the same model, with a (possibly randomised) threshold for each group,
-  fitted for a notion as the output rule ``threshold`` fits them;
+* ``boosting-threshold``: the same model, with a threshold for each group, fitted for a notion as
+  the output rule ``thresholds`` fits them;
 * ``logistic``: logistic regression on standardised numbers and one-hot categories.
 
 The settings are fixed, the same for all data. Those of boosting were chosen by three folds of the
@@ -30,7 +30,10 @@ from mfairfl.data.federation import hold_out
 from mfairfl.errors import DataError, require_known
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.constraints import Goal
-from mfairfl.fairness.thresholds import ScoreHistogram, Thresholds, fit_thresholds, refuse_losses
+from mfairfl.fairness.fitting import Demand, fit_thresholds, refuse_losses
+from mfairfl.fairness.histogram import ScoreHistogram
+from mfairfl.fairness.scores import LOGIT_BINS
+from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.randomness import stream
 
 ReferenceName = Literal["boosting", "boosting-threshold", "logistic"]
@@ -191,8 +194,9 @@ class PooledRows:
             return self._boosting
         constraints = (goal or Goal()).constraints(self.federation.attributes)
         refuse_losses(constraints)
-        thresholds = fit_thresholds(self._unseen, constraints, tolerance=tolerance)
-        return replace(self._boosting, thresholds=thresholds)
+        demand = Demand(by="group", tolerance=tolerance)
+        fitted = fit_thresholds({"all": self._unseen}, constraints, demand)
+        return replace(self._boosting, thresholds=fitted.thresholds)
 
     @cached_property
     def _boosting(self) -> FittedReference:
@@ -236,7 +240,7 @@ class PooledRows:
             others, unseen = hold_out(strata, fold=fold, folds=_FOLDS, rng=rng)
             logits[unseen] = self._boosted(X.iloc[others], y[others]).logits(X.iloc[unseen])
         size = Cells(self.federation.attributes).size
-        return ScoreHistogram.from_logits(logits, cells, y, size=size)
+        return ScoreHistogram.from_logits(logits, cells, y, size=size, bins=LOGIT_BINS)
 
 
 class _Levels(NamedTuple):

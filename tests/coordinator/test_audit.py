@@ -414,9 +414,9 @@ hidden = [4]
     ("kind", "section", "refused"),
     [
         ("single", "", None),
-        ("single", "\n[output]\nrule = 'threshold'\n", None),
-        ("thresholds", "\n[output]\nrule = 'threshold'\n", None),
-        ("thresholds", "", r"output\.rule = 'threshold'; agreed to: 'select' \(run\.toml\)"),
+        ("single", "\n[output]\nrule = 'thresholds'\nby = 'group'\n", None),
+        ("thresholds", "\n[output]\nrule = 'thresholds'\nby = 'group'\n", None),
+        ("thresholds", "", r"output\.rule = 'thresholds'; agreed to: 'select' \(run\.toml\)"),
     ],
 )
 def test_a_model_is_applied_as_agreed_in_the_silo_s_run_toml(

@@ -46,11 +46,11 @@ def quality(federation, members, shares):
     ("name", "rule", "fitting"),
     [
         ("indfair", "mixture", "last, average, select"),
-        ("indfair", "threshold", "last, average, select"),
+        ("indfair", "thresholds", "last, average, select"),
         ("ditto", "select", "last"),
         ("ditto", "average", "last"),
         ("ditto", "mixture", "last"),
-        ("ditto", "threshold", "last"),
+        ("ditto", "thresholds", "last"),
     ],
 )
 def test_rules_that_do_not_fit_are_refused_in_one_line(federation, name, rule, fitting):
@@ -129,7 +129,7 @@ def test_an_ensemble_goes_on_after_any_round_with_the_same_bits(federation, rule
 
 
 def test_runs_of_every_kind_beside_each_other_have_the_bits_of_each_alone(federation):
-    select, exact = Output(rule="select"), Output(rule="threshold", tolerance=0.0)
+    select, exact = Output(rule="select"), fed.exact_thresholds()
     other = fed.people_federation(fed.people(seed=3), validation=0.2)
     part = {"participation": 0.5}
     members = [

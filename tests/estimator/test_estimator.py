@@ -307,7 +307,9 @@ def test_a_group_of_one_row_is_no_obstacle():
 
 def test_rows_without_a_group_are_not_recorded():
     sex = PEOPLE["sex"].where(np.arange(len(PEOPLE)) % 5 > 0)
-    model = quick(output_rule="threshold").fit(NUMBERS, HIRED, sensitive_features=sex)
+    model = quick(output_rule="thresholds", config={"by": "group"}).fit(
+        NUMBERS, HIRED, sensitive_features=sex
+    )
     assert model.run_.record.task.attributes[0].groups == ("F", "M", "?")
     assert model.predict(NUMBERS, sensitive_features=sex).shape == (len(PEOPLE),)
 
@@ -602,7 +604,11 @@ SOME = np.arange(len(PEOPLE))
         ({}, {"clients": ["?"] * 260}, "clients: row 0 has none"),
         ({}, {"clients": ["a"]}, r"clients has shape \(1,\)"),
         ({"strategy": "mfairfl"}, {}, "MFairFL with output rule 'select' compares groups, and"),
-        ({"output_rule": "threshold"}, {}, "FedAvg with output rule 'threshold' compares groups"),
+        (
+            {"output_rule": "thresholds"},
+            {},
+            "FedAvg with output rule 'thresholds' compares groups",
+        ),
         ({"strategy": "mfairfll"}, FAIR, "unknown strategy 'mfairfll': did you mean 'mfairfl'"),
         ({"strategy": 3}, FAIR, "strategy: 3 is not a strategy"),
         ({"notion": "dpp"}, FAIR, "unknown notion 'dpp'"),

@@ -59,7 +59,7 @@ def test_they_have_the_rows_of_the_methods_and_nothing_of_how_those_train():
     assert {t.seed for t in pooled} == {t.config.seed for t in pooled} == {0, 1}
     fair = [t.config for t in pooled if t.notion]
     assert {(config.output_rule(), config.output.tolerance) for config in fair} == {
-        ("threshold", 0.02)
+        ("thresholds", 0.02)
     }
 
 

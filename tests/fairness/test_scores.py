@@ -12,6 +12,7 @@ from metric_tables import quick_table, score_numbers, values
 from mfairfl.data import Attribute
 from mfairfl.errors import DataError
 from mfairfl.fairness import Tally
+from mfairfl.fairness.histogram import ScoreHistogram, pooled_histogram
 from mfairfl.fairness.scores import (
     CALIBRATION_BINS,
     SCORE_NUMBERS,
@@ -21,7 +22,6 @@ from mfairfl.fairness.scores import (
     roc_auc_interval,
     roc_aucs,
 )
-from mfairfl.fairness.thresholds import ScoreHistogram, pooled_histogram
 
 SEX = Attribute("sex", ("F", "M"))
 

@@ -23,6 +23,7 @@ from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness import (
     Cells,
     Constraints,
+    Demand,
     ScoreHistogram,
     Tally,
     Thresholds,
@@ -47,6 +48,12 @@ def parity(attributes, *names, intersections=False):
     cells = Cells(attributes)
     chosen = [notion(name) for name in names]
     return Constraints(cells, chosen, cells.groupings(intersections=intersections))
+
+
+def fit(histogram, constraints, tolerance=0.0):
+    """The randomised thresholds of groups."""
+    demand = Demand(by="group", tolerance=tolerance, randomise=True)
+    return fit_thresholds({"all": histogram}, constraints, demand).thresholds
 
 
 def expected_tally(rule, z, cell, y, attributes):
@@ -112,9 +119,9 @@ def test_histograms_add_up_and_federated_is_pooled():
     summed = reduce(add, parts)
     assert np.array_equal(summed.counts, pooled.counts)
     constraints = parity((SEX, AGE), "dp", "eo")
-    whole = fit_thresholds(pooled, constraints, tolerance=0.01)
+    whole = fit(pooled, constraints, tolerance=0.01)
     for order in (parts, parts[::-1]):
-        rule = fit_thresholds(reduce(add, order), constraints, tolerance=0.01)
+        rule = fit(reduce(add, order), constraints, tolerance=0.01)
         assert rule.to_json() == whole.to_json()
 
 
@@ -126,7 +133,7 @@ def test_parity_of_two_groups_by_hand():
     # the right decisions are 4 + 8s (s ≤ .5) or 12 − 8s of F and 2s of M: best at s = .5, 9 of 10.
     # F decides by 0; M cannot tell its rows apart and selects half of them.
     z, cell, y = [-1] * 4 + [1] * 6, [0] * 8 + [1] * 2, [0] * 4 + [1] * 6
-    rule = fit_thresholds(ScoreHistogram.from_logits(z, cell, y, size=2), parity((SEX,), "dp"))
+    rule = fit(ScoreHistogram.from_logits(z, cell, y, size=2), parity((SEX,), "dp"))
     assert rule.positive_probability([-1, 1, 1], [0, 0, 1]) == pytest.approx([0, 1, 0.5])
     measured = expected_tally(rule, z, cell, y, (SEX,))
     assert fairness.accuracy(measured) == pytest.approx(0.9)
@@ -142,7 +149,7 @@ def test_without_a_binding_constraint_each_cell_has_its_best_threshold():
     y = [0, 1, 0, 1, 1, 0, 0, 1]
     cell = [0] * 5 + [1] * 3
     histogram = ScoreHistogram.from_logits(z, cell, y, size=2)
-    rule = fit_thresholds(histogram, parity((SEX,), "dp", "eo", "ap"), tolerance=1.0)
+    rule = fit(histogram, parity((SEX,), "dp", "eo", "ap"), tolerance=1.0)
     measured = expected_tally(rule, z, cell, y, (SEX,))
     assert fairness.accuracy(measured) == pytest.approx(7 / 8)
     assert rule.values[1].tolist() == [2 + 1 / 32]
@@ -158,7 +165,7 @@ def test_a_cell_may_have_to_rank_worse_than_chance():
     y = [1] * 5 + [0] * 5 + [0, 0, 1] + [0] * 7
     cell = [0] * 10 + [1] * 10
     histogram = ScoreHistogram.from_logits(z, cell, y, size=2)
-    rule = fit_thresholds(histogram, parity((SEX,), "dp", "ap"))
+    rule = fit(histogram, parity((SEX,), "dp", "ap"))
     assert rule.positive_probability(z, cell) == pytest.approx(1.0 * (np.array(z) == 1), abs=1e-8)
     assert fairness.accuracy(expected_tally(rule, z, cell, y, (SEX,))) == pytest.approx(0.7)
 
@@ -200,9 +207,7 @@ def test_as_good_as_fairlearn(ours, theirs, seed):
     ).fit(z[:, None], y, sensitive_features=cell)
     chance = optimizer._pmf_predict(z[:, None], sensitive_features=cell)[:, 1]
     their_accuracy = np.mean(np.where(y == 1, chance, 1 - chance))
-    rule = fit_thresholds(
-        ScoreHistogram.from_logits(z, cell, y, size=3), parity(race, ours), tolerance=0.0
-    )
+    rule = fit(ScoreHistogram.from_logits(z, cell, y, size=3), parity(race, ours), tolerance=0.0)
     measured = expected_tally(rule, z, cell, y, race)
     violation = getattr(fairness, f"{notion(ours).name}_violation")(measured)
     assert violation <= 1e-8
@@ -223,7 +228,7 @@ def test_accuracy_parity_closed_form_and_brute_force(seed, tolerance):
     least, bound = [e.min() for e in error], tolerance / share.max()
     assert max(least) <= min(e.max() for e in error)
     reached = [max(least[0], least[1] - bound), max(least[1], least[0] - bound)]
-    rule = fit_thresholds(histogram, parity((SEX,), "ap"), tolerance=tolerance)
+    rule = fit(histogram, parity((SEX,), "ap"), tolerance=tolerance)
     measured = expected_tally(rule, z, cell, y, (SEX,))
     assert fairness.accuracy(measured) == pytest.approx(1 - share @ reached, abs=1e-8)
     assert fairness.accuracy_parity_violation(measured) <= tolerance + 1e-8
@@ -264,7 +269,7 @@ def test_two_attributes_meet_every_bound_at_the_optimum(tolerance, intersections
     attributes = (SEX, AGE)
     histogram = ScoreHistogram.from_logits(z, cell, y, size=6, bins=64)
     constraints = parity(attributes, "dp", "eo", intersections=intersections)
-    rule = fit_thresholds(histogram, constraints, tolerance=tolerance)
+    rule = fit(histogram, constraints, tolerance=tolerance)
     measured = expected_tally(rule, z, cell, y, attributes)
     tallies = [marginal(measured, "sex"), marginal(measured, "age")]
     groups = [[0, 1, 2], [3, 4, 5], [0, 3], [1, 4], [2, 5]]
@@ -286,7 +291,7 @@ def test_more_tolerance_never_costs_accuracy(names):
     constraints = parity((SEX, AGE), *names, intersections=True)
     accuracies = []
     for tolerance in (0.0, 0.005, 0.02, 0.1, 0.3, 1.0):
-        rule = fit_thresholds(histogram, constraints, tolerance=tolerance)
+        rule = fit(histogram, constraints, tolerance=tolerance)
         measured = expected_tally(rule, z, cell, y, (SEX, AGE))
         accuracies.append(fairness.accuracy(measured))
     assert (np.diff(accuracies) >= -1e-8).all()
@@ -304,7 +309,7 @@ def test_few_thresholds_a_cell(seed):
     cells = (Attribute("race", tuple("abcd")), AGE)
     chosen = rng.choice(["dp", "eo", "eopp", "ap"], size=rng.integers(1, 5), replace=False)
     constraints = parity(cells, *chosen, intersections=bool(rng.integers(2)))
-    rule = fit_thresholds(ScoreHistogram(counts), constraints, tolerance=rng.choice([0, 0.01]))
+    rule = fit(ScoreHistogram(counts), constraints, tolerance=rng.choice([0, 0.01]))
     # A point of a plane figure is a mixture of three corners.
     assert rule.values.shape[1] <= 3
     used = rule.probabilities > 0
@@ -325,10 +330,10 @@ def test_probabilities_stay_within_one():
 def test_an_unseen_cell_decides_plainly_and_binds_nothing():
     z, cell, y = draw(3, 2)
     race = (Attribute("race", ("a", "b", "never")),)
-    rule = fit_thresholds(
+    rule = fit(
         ScoreHistogram.from_logits(z, cell, y, size=3), parity(race, "dp", "eo"), tolerance=0.01
     )
-    two = fit_thresholds(
+    two = fit(
         ScoreHistogram.from_logits(z, cell, y, size=2), parity((SEX,), "dp", "eo"), tolerance=0.01
     )
     assert rule.positive_probability([-1e-9, 0.0, 5.0], [2, 2, 2]).tolist() == [0, 1, 1]
@@ -341,7 +346,7 @@ def test_a_cell_with_one_label(name):
     # F has no positives, M both labels and scores that rank perfectly.
     z = np.array([-2.0, -1.0, 1.0, -2.0, 1.0])
     cell, y = np.array([0, 0, 0, 1, 1]), np.array([0, 0, 0, 0, 1])
-    rule = fit_thresholds(ScoreHistogram.from_logits(z, cell, y, size=2), parity((SEX,), name))
+    rule = fit(ScoreHistogram.from_logits(z, cell, y, size=2), parity((SEX,), name))
     measured = expected_tally(rule, z, cell, y, (SEX,))
     # dp: with s for both, 3(1 − s) of F and 1 + 2s of M (s ≤ .5) are right: s = 0, 4 of 5.
     # eo: only y = 0 compares two groups; eopp: nothing does; ap: both can be faultless.
@@ -352,13 +357,13 @@ def test_scores_that_say_nothing():
     # One bin: each cell is selected wholly or not; parity keeps the commoner label, 0.
     cell, y = np.repeat([0, 1], 10), np.array([0] * 7 + [1] * 3 + [0] * 6 + [1] * 4)
     histogram = ScoreHistogram.from_logits(np.full(20, 0.5), cell, y, size=2)
-    rule = fit_thresholds(histogram, parity((SEX,), "dp", "eo", "eopp"))
+    rule = fit(histogram, parity((SEX,), "dp", "eo", "eopp"))
     assert rule.positive_probability(np.full(20, 0.5), cell) == pytest.approx(np.zeros(20))
 
 
 def test_always_needs_infinity_where_logits_lie_below_the_grid():
     histogram = ScoreHistogram.from_logits([-50.0, -50.0, -9.0], [0, 0, 1], [1, 1, 1], size=2)
-    rule = fit_thresholds(histogram, parity((SEX,), "dp"))
+    rule = fit(histogram, parity((SEX,), "dp"))
     assert rule.values.tolist() == [[-math.inf], [-math.inf]]
 
 
@@ -439,14 +444,14 @@ def test_errors_name_the_fix():
         empty + ScoreHistogram(np.zeros((3, 2, 4), int))
     dp = parity((SEX,), "dp")
     with pytest.raises(DataError, match="no cell has rows"):
-        fit_thresholds(empty, dp)
+        fit(empty, dp)
     full = ScoreHistogram(np.ones((2, 2, 4), int))
     for tolerance in (-0.1, math.nan, math.inf):
-        with pytest.raises(ConfigError, match=r"tolerance = .*; use a number of 0 or more"):
-            fit_thresholds(full, dp, tolerance=tolerance)
+        with pytest.raises(ConfigError, match=r"output.tolerance must lie in \[0, 1\], not"):
+            fit(full, dp, tolerance=tolerance)
     with pytest.raises(ConfigError, match=r"'accuracy_parity_loss': .* use 'accuracy_parity'"):
-        fit_thresholds(full, parity((SEX,), "dp", "ap-loss"))
+        fit(full, parity((SEX,), "dp", "ap-loss"))
     with pytest.raises(DataError, match=r"expected \(2, 2\)"):
-        fit_thresholds(ScoreHistogram(np.ones((3, 2, 4), int)), dp)
+        fit(ScoreHistogram(np.ones((3, 2, 4), int)), dp)
     with pytest.raises(DataError, match="values hold nan"):
         Thresholds([[np.nan]], [[1.0]])

@@ -27,6 +27,7 @@ from mfairfl.engine.output import Output, Rule
 from mfairfl.engine.state import Ask, RoundRecord, RunState, Score, Setup, Split, Train
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.constraints import Goal
+from mfairfl.fairness.fitting import Demand
 from mfairfl.models import MLP, Model
 from mfairfl.silo.policy import OPEN, Disclosure, Limits, Policy
 from mfairfl.strategies import Summary, create
@@ -100,6 +101,11 @@ def write_people(folder: Path) -> Path:
         encoding="utf-8",
     )
     return path
+
+
+def exact_thresholds() -> Output:
+    """Return the rule of randomised thresholds of groups that allow no violation."""
+    return Output(rule="thresholds", tolerance=0.0, demand=Demand(by="group", randomise=True))
 
 
 def setup_for(

@@ -165,7 +165,7 @@ def test_fedavg_is_the_baseline_wherever_it_stands_and_other_rows_never_are(tmp_
         "fair": write_counted(tmp_path / "fair", cells),
         "prox": write_counted(tmp_path / "prox", cells, strategy="fedprox", rule="last"),
         "threshold": write_counted(
-            tmp_path / "threshold", cells, strategy="fedavg-threshold", rule="threshold"
+            tmp_path / "threshold", cells, strategy="fedavg-threshold", rule="thresholds"
         ),
         "avg": write_counted(tmp_path / "avg", cells, strategy="fedavg", rule="last"),
     }

@@ -78,9 +78,13 @@ def test_an_estimator_can_be_blind_and_be_saved(people, tmp_path):
     assert (again.predict_proba(X) == scores).all()
 
 
-@pytest.mark.parametrize("how", [{"output_rule": "threshold"}, {"strategy": "fedavg-threshold"}])
+@pytest.mark.parametrize(
+    "how", [{"output_rule": "thresholds", "by": "both"}, {"strategy": "fedavg-threshold"}]
+)
 def test_a_rule_that_reads_the_group_is_refused(how):
-    with pytest.raises(ConfigError, match=r"fairness\.blind: .*threshold.* decides by the group"):
+    with pytest.raises(
+        ConfigError, match=r"fairness\.blind: thresholds by = \"(group|both)\" read"
+    ):
         mfairfl.train(fed.people_table(), blind=True, **how)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from mfairfl.data import Attribute, Task
 from mfairfl.errors import ConfigError
+from mfairfl.fairness import Demand
 from mfairfl.fairness.constraints import Goal
 from mfairfl.files import load_toml
 from mfairfl.runs.config import Config, make_config
@@ -138,8 +139,8 @@ def test_the_goal_is_checked_against_the_tasks_attributes():
         ({"fairness": {"notion": "eo"}}, "select", 0.01),
         ({"fairness": {"notion": ["dp", "eo"]}}, "select", 0.01),
         ({"strategy": {"name": "fedavg"}}, "last", 0.005),
-        ({"strategy": {"name": "fedavg-threshold"}}, "threshold", 0.005),
-        ({"output": {"rule": "threshold"}, "fairness": {"notion": "eo"}}, "threshold", 0.01),
+        ({"strategy": {"name": "fedavg-threshold"}}, "thresholds", 0.005),
+        ({"output": {"rule": "thresholds"}, "fairness": {"notion": "eo"}}, "thresholds", 0.01),
         # A constraint that is switched off, or on clients, is no goal to select by.
         ({"strategy": {"constraint": False}}, "last", 0.005),
         ({"strategy": {"name": "fedfb", "parity": "client"}}, "last", 0.005),
@@ -222,6 +223,16 @@ CHANGES: dict[str, Any] = {
     "strategy.weights": "uniform",
     "output.rule": "average",
     "output.tolerance": 0.1,
+    "output.by": "group",
+    "output.local_tolerance": 0.1,
+    "output.maximise": "balanced_accuracy",
+    "output.costs": (2.0, 1.0),
+    "output.least_client_accuracy": 0.5,
+    "output.least_selection_rate": 0.1,
+    "output.least_true_positive_rate": 0.1,
+    "output.randomise": True,
+    "output.relax": True,
+    "output.shrinkage": 1.0,
 }
 
 
@@ -239,13 +250,16 @@ def test_the_table_of_changes_covers_every_key():
     assert _keys() == set(CHANGES) - {"strategy.weights"}
 
 
-PLACES = {"data.csv", "data.path"}  # where a file lies; what it holds is hashed
+# Where a file lies (what it holds is hashed); and whether a run that has no result may have one.
+PLACES = {"data.csv", "data.path", "output.relax"}
 
 
 @pytest.mark.parametrize("key", CHANGES)
 def test_identity_changes_with_every_key_but_the_place_of_a_file(key):
     base = {"data.csv": "y.csv", "task": TASK | {"label": "z"}} if key != "data.name" else {}
     base |= {"clients.folds": 2} if key == "clients.fold" else {}
+    if key.startswith("output.") and key not in ("output.rule", "output.tolerance"):
+        base |= {"output.rule": "thresholds"}
     before = make_config(nested(base)).identity("data")
     after = make_config(nested(base | {key: CHANGES[key]})).identity("data")
     assert (after == before) == (key in PLACES)
@@ -318,3 +332,38 @@ def test_identity_depends_on_the_version_of_mfairfl(monkeypatch):
     before = config.identity("data")
     monkeypatch.setattr("mfairfl.runs.config.__version__", "0.0.0")
     assert config.identity("data") != before
+
+
+# ------------------------------------------------------------------ thresholds
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ({"rule": "threshold"}, r"output\.rule: .*'thresholds' with by = \"group\".*--by group"),
+        ({"rule": "select", "by": "group"}, r"output\.by: the output rule 'select' does not"),
+        ({"randomise": True}, r"output\.randomise: the output rule 'select' does not follow it"),
+        (
+            {"rule": "thresholds", "by": "both"},
+            r"local_tolerance: with by = \"both\" state",
+        ),
+        ({"rule": "thresholds", "local_tolerance": "nones"}, r"output\.local_tolerance"),
+        ({"rule": "thresholds", "least_client_accuracy": 2}, r"output\.least_client_accuracy"),
+    ],
+)
+def test_thresholds_that_contradict_themselves_are_refused(output, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        make_config({"data": {"name": "adult"}, "output": output})
+    assert "\n" not in str(caught.value)
+
+
+def test_what_thresholds_are_asked_for():
+    def asked(**output):
+        return make_config({"output": {"rule": "thresholds", **output}}).demand()
+
+    assert asked() == Demand()
+    assert asked(by="client", local_tolerance="none") == Demand(by="client")
+    assert asked(by="both", local_tolerance=0.1).local_tolerance == 0.1
+    assert make_config({"strategy": {"name": "fedavg-threshold"}}).demand() == Demand(by="group")
+    everyone = {"strategy": {"name": "fedavg-threshold"}, "output": {"by": "none"}}
+    assert make_config(everyone).demand() == Demand()

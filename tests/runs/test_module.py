@@ -33,8 +33,14 @@ KINDS = {
     "ensemble": {"strategy": "indfair"},
     "personal": {"strategy": "ditto"},
     "mixture": {"strategy": "mfairfl", "output_rule": "mixture", "notion": "eo", "rounds": 8},
-    "drawn thresholds": {"strategy": "fedavg-threshold", "notion": "eo", "tolerance": 0.0},
-    "thresholds": {"strategy": "fedavg", "output_rule": "threshold", "tolerance": 1.0},
+    "drawn thresholds": {
+        "strategy": "fedavg-threshold",
+        "notion": "eo",
+        "tolerance": 0.0,
+        "randomise": True,
+    },
+    "thresholds": {"strategy": "fedavg-threshold", "tolerance": 1.0},
+    "one threshold": {"strategy": "fedavg", "output_rule": "thresholds", "tolerance": 1.0},
     "own": {"strategy": "mfairfl", "model": own},
 }
 

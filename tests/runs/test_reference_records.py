@@ -72,7 +72,6 @@ def test_a_record_is_read_as_it_was_written(config, tmp_path):
     assert fair.settings["notions"] == ["demographic_parity"]
     plain = ReferenceRecord.read(tmp_path / "boosting").table("test")
     assert fair.table("test")["loss"] == plain["loss"]  # other decisions, same scores
-    assert fair.tallies["test"].counts.dtype == np.float64  # expected counts
     assert fair.tallies["test"].counts.sum() == pytest.approx(fair.tallies["test"].n)
 
 

@@ -231,7 +231,7 @@ LONG_ROUNDS = {"training": {"local_epochs": 2}}
         ({"name": "fedavg"}, {"output": {"rule": "select"}}, None),
         ({"name": "fedavg"}, {"output": {"rule": "average"}}, None),
         ({"name": "fedavg"}, {"output": {"rule": "mixture"}}, None),
-        ({"name": "fedavg"}, {"output": {"rule": "threshold"}}, None),
+        ({"name": "fedavg"}, {"output": {"rule": "thresholds"}}, None),
         ({"name": "mfairfl"}, {"output": {"rule": "last"}}, None),
         ({"name": "fedavg"}, {"clients": {"validation": 0.2}}, None),
         ({"name": "mfairfl"}, {"clients": {"validation": 0.2}}, None),

@@ -81,7 +81,7 @@ def test_without_groups_training_is_that_which_ignores_them(strategy, tmp_path):
     ("how", "rule"),
     [
         ({}, "MFairFL with output rule 'select'"),
-        ({"strategy": "fedavg-threshold"}, "FedAvgThreshold with output rule 'threshold'"),
+        ({"strategy": "fedavg-threshold"}, "FedAvgThreshold with output rule 'thresholds'"),
         ({"strategy": "fedavg", "output_rule": "mixture"}, "FedAvg with output rule 'mixture'"),
         ({"output_rule": "last"}, "MFairFL with output rule 'last'"),
     ],

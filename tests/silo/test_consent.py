@@ -157,9 +157,13 @@ def test_thresholds_of_groups_are_measured_only_where_agreed():
     setup = fed.setup_for(PEOPLE, "fedavg", rounds=1)
     rule = Thresholds(np.zeros((4, 1)), np.ones((4, 1)))
     ask = Measure((np.zeros(setup.size, np.float32),), ("test",), thresholds=rule)
-    with pytest.raises(MessageError, match=r"output\.rule = 'threshold'; agreed to: 'last'"):
+    with pytest.raises(MessageError, match=r"output\.rule = 'thresholds'; agreed to: 'last'"):
         consent(setup).require(ask, PEOPLE.attributes)
-    consent(setup, rule="threshold").require(ask, PEOPLE.attributes)
+    with pytest.raises(MessageError, match=r"thresholds by group; agreed to: none \(run\.toml\)"):
+        consent(setup, rule="thresholds").require(ask, PEOPLE.attributes)
+    consent(setup, rule="thresholds", by_group=True).require(ask, PEOPLE.attributes)
+    alike = replace(ask, thresholds=Thresholds(np.zeros((1, 1)), np.ones((1, 1))))
+    consent(setup, rule="thresholds").require(alike, PEOPLE.attributes)
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def test_no_method_asks_for_more_than_the_defaults_allow(name, epochs):
     assert asked >= 4 * len(fed.SITES)
 
 
-@pytest.mark.parametrize("rule", ["mixture", "select", "threshold"])
+@pytest.mark.parametrize("rule", ["mixture", "select", "thresholds"])
 def test_no_output_rule_asks_for_more_than_the_defaults_allow(rule):
     output = Output(rule=rule, tolerance=0.02)
     batch = Recipe().batch_size

@@ -219,7 +219,7 @@ HALF = [0.5, 0.5]
         ({"members": [math.nan, 1.0]}, "shares: holds a number that is not finite"),
         ({"thresholds": rule([[math.nan]] * 2, [[1.0]] * 2)}, "which is not a number"),
         ({"thresholds": rule([[0.0, 1.0]] * 2, [[0.9, 0.9]] * 2)}, "sum to 1"),
-        ({"thresholds": rule([[0.0]], [[1.0]])}, "thresholds of 1 cells; the task has 2"),
+        ({"thresholds": rule([[0.0]] * 3, [[1.0]] * 3)}, "thresholds of 3 cells; the task has 2"),
         (
             {"thresholds": rule([[0.0] * 65] * 2, [[1.0] + [0.0] * 64] * 2)},
             "65 thresholds of a cell; at most 64 are used",

@@ -16,8 +16,7 @@ from mfairfl.errors import ConfigError
 from mfairfl.fairness.constraints import Goal
 
 NOTIONS = ("dp", "eo", "ap", "eopp")
-# As the configuration makes it: nothing is left to chance, so nothing is allowed.
-EXACT = Output(rule="threshold", tolerance=0.0)
+EXACT = fed.exact_thresholds()
 RECIPE = {"rounds": 4, "lr": 0.05, "weight_decay": 0.1}
 
 
@@ -91,7 +90,7 @@ def test_several_notions_at_once(federation):
 def test_a_tolerance_is_used_up_for_accuracy(federation):
     right = []
     for tolerance in (0.0, 0.05, 1.0):
-        output = Output(rule="threshold", tolerance=tolerance)
+        output = replace(EXACT, tolerance=tolerance)
         result, _ = fed.run(prepared(federation, output=output), federation)
         assert violation(federation, result.served, "dp") <= tolerance + 1e-9
         total = 0.0
@@ -147,8 +146,14 @@ def test_loss_parity_is_refused_before_anything_is_trained(federation, tmp_path)
 
 def test_any_method_with_one_model_may_be_served_with_thresholds():
     run = mfairfl.train(
-        fed.people_table(), strategy="mfairfl", output_rule="threshold", rounds=2, hidden=(4,)
+        fed.people_table(),
+        strategy="mfairfl",
+        output_rule="thresholds",
+        by="group",
+        randomise=True,
+        rounds=2,
+        hidden=(4,),
     )
-    assert run.record.served.rule == "threshold"
+    assert run.record.served.rule == "thresholds"
     assert run.record.served.tolerance == 0.005
     assert run.metrics["train"]["demographic_parity_violation"] <= 0.005 + 1e-9

@@ -12,6 +12,7 @@ from mfairfl.display.numbers import DECIMAL
 from mfairfl.display.tables import Entry
 from mfairfl.errors import ConfigError
 from mfairfl.experiments.study_tables import short_name
+from mfairfl.fairness.fitting import By
 from mfairfl.fairness.measuring import has_noise_floor
 from mfairfl.fairness.results import Measured, MetricTable, Slice
 from mfairfl.glossary import explain
@@ -62,6 +63,14 @@ def print_run(record: RunRecord, folder: Path, *, as_json: bool) -> None:
     print_text(HINT)
 
 
+_THRESHOLDS: dict[By, str] = {
+    "none": "one threshold for everyone",
+    "group": "a threshold for each group",
+    "client": "a threshold for each client",
+    "both": "a threshold for each group of each client",
+}
+
+
 def _served(served: ServedFacts) -> str:
     """Describe whose model decides."""
     names = ", ".join(dict.fromkeys(served.names))
@@ -71,7 +80,10 @@ def _served(served: ServedFacts) -> str:
         return f"{len(served.clients)} clients' own models, averaged, at {names}"
     if served.kind == "personal":
         return f"a model of its own for each of {len(served.clients)} clients, at {names}"
-    return names + ", with a threshold for each group" * (served.thresholds is not None)
+    if served.thresholds is None:
+        return names
+    whose = _THRESHOLDS["group" if served.fit is None else served.fit.by]
+    return f"{names}, with {whose}"
 
 
 def print_numbers(table: MetricTable, goal: Sequence[str] = ()) -> None:

@@ -209,6 +209,7 @@ def _probe(
     """Ask about the model that a client holds in the slot of the request, if any, or `weights`."""
     model = weights if ask.slot is None else run.slots.read(client).get(ask.slot, weights)
     thresholds = ask.thresholds if isinstance(ask, Measure) else None
+    thresholds = None if thresholds is None else thresholds.of(client)
     return Probe(model, run.rows[split][client], ask.shares, thresholds)
 
 

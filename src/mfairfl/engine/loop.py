@@ -7,8 +7,6 @@ the Flower engine asks the silos.
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import add
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,7 +28,7 @@ from mfairfl.engine.state import (
 from mfairfl.errors import FederationError
 from mfairfl.failpoints import failpoint
 from mfairfl.fairness.cells import Statistics
-from mfairfl.fairness.thresholds import Thresholds, fit_thresholds
+from mfairfl.fairness.fitting import FittedThresholds, fit_thresholds
 from mfairfl.geometry.gram import gram_matrix, weighted_sum
 from mfairfl.models import Model
 from mfairfl.randomness import stream
@@ -38,7 +36,6 @@ from mfairfl.strategies.base import Measurement, Round, Step, by_client
 from mfairfl.training.plan import PERSONAL, Report
 
 Loop = Generator[Ask, Replies, "Result"]
-_THRESHOLDS = 512  # bins of the logit between which a group's threshold is chosen
 
 
 class Callback(Protocol):
@@ -59,7 +56,7 @@ class Result:
     """What a run ends in: the served model, its sums and counts, member by member, its scores.
 
     `left_out` gives the reason why clients are missing in them, `warnings` what went wrong on the
-    way.
+    way, `fitted` what is to be said of fitted thresholds.
     """
 
     served: Served
@@ -68,6 +65,7 @@ class Result:
     rounds: int
     left_out: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    fitted: FittedThresholds | None = None
 
 
 def first_state(setup: Setup, model: Model) -> RunState:
@@ -245,7 +243,7 @@ def _advance(setup: Setup, state: RunState, step: Step, reports: Sequence[Report
 def _measure_new(setup: Setup, state: RunState) -> Exchange[Evaluation]:
     """Measure the new weights, and their average, as far as needed; keep what may be served."""
     models = [state.weights]
-    if setup.output.rule not in ("last", "threshold"):
+    if setup.output.rule not in ("last", "thresholds"):
         before = state.weights if state.average is None else state.average
         average = AVERAGE_DECAY * before + (1 - AVERAGE_DECAY) * state.weights
         state.average = average.astype(np.float32)
@@ -291,7 +289,7 @@ def _serve(setup: Setup, state: RunState) -> Exchange[Result]:
         sums = Statistics.pooled(evaluation.sums[setup.held_out])
         bank = [Candidate(name, state.weights, sums)]
     served = choose(setup.output, single(name, state.weights), bank, setup.summary.constraints)
-    models = tuple(served.members)
+    models, fitted = tuple(served.members), None
     if serves != "global":
         clients = tuple(sorted(setup.summary.counts))
         served = replace(served, kind=serves, names=served.names * len(clients), clients=clients)
@@ -302,8 +300,9 @@ def _serve(setup: Setup, state: RunState) -> Exchange[Result]:
         slots = [state.slots.get(client, {}) for client in served.clients]
         members = np.stack([vectors.get(PERSONAL, state.weights) for vectors in slots])
         served = replace(served, members=members, weights=np.full(len(slots), 1 / len(slots)))
-    elif setup.output.rule == "threshold":
-        served = replace(served, thresholds=(yield from _fit_thresholds(setup, state)))
+    elif setup.output.rule == "thresholds":
+        fitted = yield from _fit_thresholds(setup, state)
+        served = replace(served, thresholds=fitted.thresholds)
     ask = replace(schedule.full_measure(setup, *models), thresholds=served.thresholds)
     scores = Score(models[0], ask.splits, shares=ask.shares, slot=ask.slot)
     if served.kind == "mixture":
@@ -317,14 +316,14 @@ def _serve(setup: Setup, state: RunState) -> Exchange[Result]:
         rounds=state.round,
         left_out={**scored.set_aside, **final.set_aside},
         warnings=tuple(state.warnings()),
+        fitted=fitted,
     )
 
 
-def _fit_thresholds(setup: Setup, state: RunState) -> Exchange[Thresholds]:
-    """Fit the groups' thresholds to the scores of the rows that choose."""
+def _fit_thresholds(setup: Setup, state: RunState) -> Exchange[FittedThresholds]:
+    """Fit thresholds to the scores of the rows that choose."""
     scored = yield from acceptance.score(setup, Score(state.weights, (setup.held_out,)))
     by_client = scored.answers[setup.held_out]
-    histograms = (by_client[name].histogram.coarse(_THRESHOLDS) for name in sorted(by_client))
-    return fit_thresholds(
-        reduce(add, histograms), setup.summary.constraints, tolerance=setup.output.tolerance
-    )
+    histograms = {name: by_client[name].histogram for name in sorted(by_client)}
+    demand = replace(setup.output.demand, tolerance=setup.output.tolerance)
+    return fit_thresholds(histograms, setup.summary.constraints, demand)

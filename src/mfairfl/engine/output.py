@@ -1,4 +1,4 @@
-"""Which weights are the model: last, average, select, mixture or threshold.
+"""Which weights are the model: last, average, select, mixture or thresholds.
 
 Candidates are the server's weights and their moving average (decay ½ per round) of the last half
 of the rounds. Choosing needs pooled counts only, so it works across silos. No test row is ever
@@ -6,16 +6,17 @@ looked at.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mfairfl.data import Attribute, Split
-from mfairfl.errors import ConfigError, DataError
+from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
+from mfairfl.fairness.fitting import Demand
 from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.geometry.gram import Floats
@@ -23,8 +24,8 @@ from mfairfl.geometry.gram import Floats
 ClientSums = Mapping[Split, Mapping[str, Statistics]]
 """For each split, each client's sums and counts under one weight vector."""
 
-Rule = Literal["last", "average", "select", "mixture", "threshold"]
-RULES: tuple[Rule, ...] = ("last", "average", "select", "mixture", "threshold")
+Rule = Literal["last", "average", "select", "mixture", "thresholds"]
+RULES: tuple[Rule, ...] = get_args(Rule)
 
 Kind = Literal["single", "mixture", "ensemble", "personal"]
 
@@ -38,19 +39,21 @@ class Output:
 
     Parameters
     ----------
-    rule : {"last", "average", "select", "mixture", "threshold"}
+    rule : {"last", "average", "select", "mixture", "thresholds"}
         `last`: the final weights. `average`: the mean of the last half of the rounds' weights.
         `select`: the candidate of highest accuracy whose violation is at most `tolerance`, or of
         lowest violation if there is none. `mixture`: a random choice among candidates, with the
-        probabilities of highest expected accuracy within `tolerance`. `threshold`: the final
-        weights, with a (possibly randomised) threshold for each group, of highest expected
-        accuracy within `tolerance`; deciding then needs to know a person's group.
+        probabilities of highest expected accuracy within `tolerance`. `thresholds`: the final
+        weights, with the thresholds that answer `demand` best.
     tolerance : float
-        Largest violation for `select`, `mixture` and `threshold`.
+        Largest violation for `select`, `mixture` and `thresholds`.
+    demand : Demand
+        What `thresholds` are asked for beside the tolerance.
     """
 
     rule: Rule = "last"
     tolerance: float = 0.005
+    demand: Demand = field(default_factory=Demand)
 
     def __post_init__(self) -> None:
         if not 0 <= self.tolerance <= 1:
@@ -86,7 +89,7 @@ class Served:
     note : str
         What the rule found, in words; empty if there is nothing to say.
     thresholds : Thresholds, optional
-        How each group's scores become decisions; None decides at score ½.
+        How scores become decisions; None decides at score ½.
     """
 
     kind: Kind
@@ -111,7 +114,12 @@ class Served:
         return Tally(counts, tallies[0].clients, tallies[0].attributes)
 
     def decision_chance(
-        self, z: Floats, cells: NDArray[np.intp] | None = None, *, limit: float = 0.0
+        self,
+        z: Floats,
+        cells: NDArray[np.intp] | None = None,
+        owners: Sequence[str] | str | None = None,
+        *,
+        limit: float = 0.0,
     ) -> Floats:
         """Return each row's probability of a favourable decision; 0 or 1 unless it is drawn.
 
@@ -120,7 +128,9 @@ class Served:
         z : ndarray (n,), or (R, n) for a mixture
             The logits.
         cells : ndarray (n,), optional
-            Each row's cell, for a model with thresholds for each group.
+            Each row's cell, where thresholds depend on groups.
+        owners : sequence of str, or str, optional
+            Each row's client, or that of all rows, where thresholds depend on clients.
         limit : float
             The logit above which other models decide favourably.
 
@@ -134,9 +144,7 @@ class Served:
         if self.kind == "mixture":
             return np.asarray(np.tensordot(self.weights, z > 0, axes=1))
         if self.thresholds is not None:
-            if cells is None:
-                raise DataError("thresholds for each group: the rows' cells are needed to decide")
-            return self.thresholds.positive_probability(z, cells)
+            return self.thresholds.positive_probability(z, cells, owners)
         return np.asarray(z > limit, dtype=np.float64)
 
 
@@ -170,7 +178,7 @@ def choose(
 
     Without candidates (in a run without rounds) every rule serves the last weights.
     """
-    if output.rule in ("last", "threshold") or not candidates:
+    if output.rule in ("last", "thresholds") or not candidates:
         return last
     if output.rule == "average":
         rounds = _of_rounds(candidates)

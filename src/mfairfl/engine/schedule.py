@@ -62,7 +62,7 @@ def _splits_of_all(setup: Setup, round_: int) -> tuple[Split, ...]:
 
 def may_be_served(setup: Setup, round_: int) -> bool:
     """Whether the output rule chooses among weights that include this round's."""
-    return setup.output.rule not in ("last", "threshold") and 2 * round_ > setup.rounds
+    return setup.output.rule not in ("last", "thresholds") and 2 * round_ > setup.rounds
 
 
 def drawn(setup: Setup, state: RunState, silent: Collection[str] = frozenset()) -> list[str]:

@@ -14,8 +14,9 @@ from mfairfl.engine.defence import Standing, check_robust
 from mfairfl.engine.output import RULES, Candidate, ClientSums, Output
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
+from mfairfl.fairness.fitting import refuse_losses
 from mfairfl.fairness.scores import ScoreSums
-from mfairfl.fairness.thresholds import Thresholds, refuse_losses
+from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.geometry.robust import lower_median
 from mfairfl.strategies.base import State, Strategy, Summary
 from mfairfl.training.plan import STRICT, Job, Recipe, Report
@@ -29,7 +30,7 @@ _FITTING: dict[str, tuple[str, tuple[str, ...]]] = {
     "ensemble": ("an ensemble of the clients' models", ("last", "average", "select")),
     "personal": ("each client its own", ("last",)),
 }
-_FAIR = ("select", "mixture", "threshold")  # rules that look at a violation
+_FAIR = ("select", "mixture", "thresholds")  # rules that look at a violation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +89,7 @@ class Setup:
                 f"{type(self.strategy).__name__} with output rule '{rule}' compares groups, and "
                 "there is no sensitive attribute: name one, or use fedavg with rule 'last'"
             )
-        if rule == "threshold":  # now, not when the last round is over
+        if rule == "thresholds":  # now, not when the last round is over
             refuse_losses(self.summary.constraints)
         if not self.enrolled and self.strategy.card.trains_on == "clients":
             object.__setattr__(self, "enrolled", {"train": self.summary.counts})
@@ -203,7 +204,8 @@ class Measure:
     slot : str, optional
         Each client answers with the vector it holds under this name, while it holds one.
     thresholds : Thresholds, optional
-        How scores become decisions; None decides at score ½.
+        How scores become decisions, each client's by the rule that is its own; None decides at
+        score ½.
     without : frozenset of str
         Clients that are not asked: those that are suspended.
     only : frozenset of str, optional

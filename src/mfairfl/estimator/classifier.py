@@ -51,7 +51,7 @@ def _has_one_score(estimator: FairFederatedClassifier) -> bool:
     run: Run | None = getattr(estimator, "run_", None)
     if run is not None and not run.predictor.scores_decide:
         raise AttributeError(
-            "this model decides at random or by a threshold for each group, not by one score: "
+            "this model decides at random or by fitted thresholds, not by the sign of a score: "
             "use predict_proba"
         )
     return True
@@ -130,8 +130,9 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     blind : bool
         Whether sensitive columns that are in X as well are only measured, and never enter the
         model or the output rule.
-    output_rule : {"last", "average", "select", "mixture", "threshold"}, optional
-        Which model is served; None: the strategy's own.
+    output_rule : {"last", "average", "select", "mixture", "thresholds"}, optional
+        Which model is served; None: the strategy's own. Thresholds are for everyone, unless
+        ``config={"by": "group"}`` or another key says otherwise.
     weights : {"size", "uniform"}, optional
         How clients count; None: the strategy's own.
     model : str or callable, optional
@@ -276,7 +277,8 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         check_is_fitted(self, "run_")
         predictor, features = self.run_.predictor, self._features(X, reset=False)
         task, served = predictor.task, predictor.served
-        by_group = served.thresholds is not None
+        by_group = served.thresholds is not None and served.thresholds.reads_group
+        by_client = served.thresholds is not None and bool(served.thresholds.clients)
         whose = clients if isinstance(clients, str) else None
         rows = in_memory.raw_rows(
             features,
@@ -290,6 +292,10 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
                 "this model decides by a threshold for each group: pass sensitive_features "
                 f"({', '.join(lacking)})"
             )
+        if by_client:
+            if clients is None:
+                raise errors.EstimatorError("clients have thresholds of their own: pass clients")
+            return rows, whose
         if served.kind != "personal":
             return rows, None
         if clients is None and len(served.clients) > 1:
@@ -313,10 +319,11 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             Needed where the model decides by a threshold for each group and `X` does not hold the
             groups; any other model does not look at them.
         clients : array (n,) or str, optional
-            Needed where each client has its own model (ditto): the client of each row, or one for
-            all. Any other model does not look at them.
+            Needed where each client has its own model (ditto) or thresholds: the client of each
+            row, or one for all. Any other model does not look at them.
         random_state : int
-            Seed of the draws of a model that decides at random (rules mixture and threshold).
+            Seed of the draws of a model that decides at random (mixture, and thresholds with
+            ``randomise``).
         """
         with _as_value_error():
             rows, whose = self._rows(X, sensitive_features, clients)
@@ -328,8 +335,8 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     ) -> NDArray[np.float64]:
         """Return the probability of each class, (n, 2) in the order of `classes_`.
 
-        Of a model that decides at random, or by thresholds for each group, these are the
-        probabilities of its *decision*. Parameters as in `predict`.
+        Of a model that decides at random, or by fitted thresholds, these are the probabilities
+        of its *decision*. Parameters as in `predict`.
         """
         with _as_value_error():
             rows, whose = self._rows(X, sensitive_features, clients)

@@ -110,6 +110,15 @@ class SavedParameters(StrictModel):
         kept = {key: value for key, value in values.items() if key != "alpha"}
         return kept | {"tolerance": None, "config": {**(values.get("config") or {}), **config}}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_group_thresholds(cls, values: Any) -> Any:
+        """Take the parameters of a version whose thresholds were always those of groups."""
+        if not (isinstance(values, dict) and values.get("output_rule") == "threshold"):
+            return values
+        config = {**(values.get("config") or {}), "by": "group", "randomise": True}
+        return values | {"output_rule": "thresholds", "config": config}
+
     @classmethod
     def of(cls, parameters: Mapping[str, Any], record: RunRecord) -> SavedParameters:
         """Take an estimator's; in place of an object, what the run recorded of it.

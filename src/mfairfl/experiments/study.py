@@ -25,7 +25,7 @@ from mfairfl.strict_json import fingerprint
 Lock = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Chosen values: data label → strategy → dotted key of the configuration → value."""
 
-_FOR_A_NOTION = ("select", "mixture", "threshold")  # output rules that look at the violation
+_FOR_A_NOTION = ("select", "mixture", "thresholds")  # output rules that look at the violation
 
 
 class DataVariant(StrictModel):
@@ -338,7 +338,7 @@ def _reference_config(place: _Place, goal: str) -> Config:
     """Return the rows and, for thresholds, the goal; how methods train plays no part."""
     sections = ("data", "task", "clients", *(("fairness", "output") if goal else ()))
     base = {key: value for key, value in place.base.items() if key in sections}
-    aim = {"fairness.notion": goal, "output.rule": "threshold"} if goal else {}
+    aim = {"fairness.notion": goal, "output.rule": "thresholds"} if goal else {}
     source = f"references on {place.where['data']}"
     config = make_config(nested(place.rows | aim, base), source)
     losses = [name for name in config.fairness.notion if notion(name).statistic == "loss"]

@@ -2,6 +2,8 @@
 
 from mfairfl.fairness.cells import Cells, Grouping, Statistics
 from mfairfl.fairness.constraints import Constraints, FrontierPoint, frontier
+from mfairfl.fairness.fitting import Demand, FittedThresholds, fit_thresholds
+from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.fairness.metrics import (
     UndefinedMetricWarning,
     accuracy,
@@ -40,14 +42,16 @@ from mfairfl.fairness.rates import constant_classifier
 from mfairfl.fairness.results import Measured, MetricTable, Section, Slice
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.fairness.tally import Tally
-from mfairfl.fairness.thresholds import ScoreHistogram, Thresholds, fit_thresholds
+from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.fairness.uncertainty import Interval, verdict
 
 __all__ = [
     "NOTIONS",
     "Cells",
     "Constraints",
+    "Demand",
     "Event",
+    "FittedThresholds",
     "FrontierPoint",
     "Grouping",
     "Interval",

@@ -22,9 +22,9 @@ from mfairfl.data import Attribute
 from mfairfl.data.values import DocumentedModel
 from mfairfl.errors import ConfigError, DataError, MfairflError
 from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.fairness.tally import CodedRows, Tally, binary_column, hidden_cells
-from mfairfl.fairness.thresholds import ScoreHistogram
 
 UNKNOWN = 2
 """The place of rows without a label on the label axis, after 0 and 1."""

@@ -31,10 +31,10 @@ from scipy.special import expit, logit, ndtri
 from mfairfl.errors import DataError
 from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.constraints import Constraints
+from mfairfl.fairness.histogram import ScoreHistogram, pooled_histogram
 from mfairfl.fairness.rates import NamedValues, divide, reported_groupings
 from mfairfl.fairness.results import Place
 from mfairfl.fairness.tally import CodedRows, Tally, binary_column
-from mfairfl.fairness.thresholds import ScoreHistogram, pooled_histogram
 from mfairfl.fairness.uncertainty import Limits, interval_column
 
 Floats = NDArray[np.float64]

@@ -458,7 +458,7 @@ def _obstacle(strategy: methods.Strategy, recipe: Recipe, summary: methods.Summa
         return "it trains on the rows of all clients in one place"
     if card.serves != "global":
         return f"its model is not a single global one ({card.serves})"
-    if card.output == "threshold":
+    if card.output == "thresholds":
         return "it fits a threshold for each group when training is over"
     jobs = methods.trial_jobs(strategy, recipe, summary.attributes, summary.goal)
     if not jobs:

@@ -156,9 +156,10 @@ class DataTreatment(DocumentedModel):
 
 
 class GroupUse(DocumentedModel):
-    """Whether decisions read the group."""
+    """Whether decisions read the group, and the client."""
 
     reads_group: bool
+    reads_client: bool = False
     sentence: str
     details: list[str]
 

@@ -13,6 +13,7 @@ from mfairfl.data.coding import TreatmentKind
 from mfairfl.data.task import Bin, Task
 from mfairfl.display.numbers import capital
 from mfairfl.errors import ConfigError, DataError
+from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.files import read_regular_file
 from mfairfl.references import known_reference
 from mfairfl.report import document as forms
@@ -264,8 +265,10 @@ def _bin(group: Bin) -> str:
 
 
 def group_use(run: ReportedRun) -> forms.GroupUse:
-    """Describe whether a decision needs the group, as an input or to choose a threshold."""
-    task, thresholds = run.record.task, run.record.served.thresholds is not None
+    """Describe whether a decision needs the group or the client, and what for."""
+    task, stored, fit = run.record.task, run.record.served.thresholds, run.record.served.fit
+    rule = None if stored is None else Thresholds.from_json(stored)
+    thresholds, by_client = rule is not None and rule.reads_group, bool(rule and rule.clients)
     if not task.sensitive:
         sentence = (
             "No sensitive attribute was named: nothing is known about how decisions use groups."
@@ -275,10 +278,16 @@ def group_use(run: ReportedRun) -> forms.GroupUse:
     features = task.features * task.sensitive_as_features
     inputs = [column for column in columns if column in features]
     proxies = [f"{capital(line)}." for line in _treated(run, "proxy")]
-    by_group = [
-        "Scores become decisions by a threshold for each group; near it, decisions may be drawn "
-        "at random."
-    ] * thresholds
+    by_group = ["Scores become decisions by a threshold for each group."] * thresholds
+    if rule is not None and rule.randomised:
+        share = f"{fit.drawn:.1%} of people" if fit is not None else "Some people"
+        by_group.append(f"{share} are decided at random, between two thresholds.")
+    if by_client and fit is not None:
+        by_group.append(
+            "Each client has thresholds of its own: another client, drawn at random, would decide "
+            f"{fit.otherwise:.1%} of people otherwise. A client that took no part decides by the "
+            "thresholds for everyone."
+        )
     if inputs:
         details = [f"Inputs of the model: {and_list(inputs)}.", *by_group, *proxies]
     else:
@@ -302,7 +311,11 @@ def group_use(run: ReportedRun) -> forms.GroupUse:
         else f"Decisions do not read {and_list(columns)}: neither the model nor the decision rule "
         "uses it."
     )
-    return forms.GroupUse(reads_group=bool(how), sentence=sentence, details=details)
+    if by_client:
+        sentence += " They also depend on the client that decides."
+    return forms.GroupUse(
+        reads_group=bool(how), reads_client=by_client, sentence=sentence, details=details
+    )
 
 
 # ------------------------------------------------------------------ server

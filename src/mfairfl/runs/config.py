@@ -16,6 +16,7 @@ from mfairfl.data.values import DocumentedModel
 from mfairfl.engine.output import Rule
 from mfairfl.errors import ConfigError, MfairflError, first_problem, require_known
 from mfairfl.fairness.constraints import Constraints, Goal
+from mfairfl.fairness.fitting import By, Demand, Objective
 from mfairfl.fairness.notions import follow_notion, notion
 from mfairfl.plugins import MODELS
 from mfairfl.runs.options import comma_list
@@ -216,13 +217,58 @@ class StrategyConfig(DocumentedModel):
         return create(self.name, **(self.model_extra or {}))
 
 
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Cost = Annotated[float, Field(gt=0)]
+_Local = _Share | Literal["none"]
+
+
 class OutputConfig(DocumentedModel):
     """Which weights are served; by default `select` for constrained methods, else `last`."""
 
     rule: Rule | None = Field(default=None, examples=["select"])
-    """last, average, select, mixture or threshold."""
+    """last, average, select, mixture or thresholds."""
     tolerance: float | None = Field(default=None, ge=0, le=1, examples=[0.005])
     """Largest violation that the rule allows, if `fairness.tolerance` is not to decide it."""
+    by: By | None = Field(default=None, examples=["group"])
+    """Whose thresholds may differ: none, group, client or both."""
+    local_tolerance: _Local | None = Field(default=None, examples=[0.05])
+    """Largest violation at each client, or "none"; needed where thresholds differ by client."""
+    randomise: bool = False
+    """Whether some people may be decided by chance."""
+    maximise: Objective = "accuracy"
+    """accuracy, balanced_accuracy or worst_client_accuracy."""
+    costs: tuple[_Cost, _Cost] = (1.0, 1.0)
+    """What a wrong favourable and a wrong unfavourable decision cost."""
+    least_client_accuracy: _Share | None = Field(default=None, examples=[0.7])
+    """Every client's least accuracy."""
+    least_selection_rate: _Share | None = Field(default=None, examples=[0.1])
+    """Every group's least selection rate."""
+    least_true_positive_rate: _Share | None = Field(default=None, examples=[0.6])
+    """Every group's least true positive rate."""
+    relax: bool = False
+    """Enlarge bounds that cannot be met together as little as possible."""
+    shrinkage: float = Field(default=Demand().shrinkage, ge=0)
+    """How far clients' thresholds are drawn towards everyone's."""
+
+    @pydantic.field_validator("rule", mode="before")
+    @classmethod
+    def _renamed(cls, value: Any) -> Any:
+        if value == "threshold":
+            raise ValueError(
+                "'threshold' is 'thresholds' with by = \"group\" (--output-rule thresholds --by "
+                "group), and randomise = true where decisions may be drawn"
+            )
+        return value
+
+    def of_thresholds(self) -> dict[str, Any]:
+        """Return the keys that only the rule `thresholds` follows, as far as they are set."""
+        given = {name: getattr(self, name) for name in type(self).model_fields}
+        unset = {name: f.default for name, f in type(self).model_fields.items()}
+        return {
+            name: value
+            for name, value in given.items()
+            if name not in ("rule", "tolerance") and value != unset[name]
+        }
 
 
 class Allowed(NamedTuple):
@@ -275,11 +321,31 @@ class Config(DocumentedModel):
             raise ValueError("task.sensitive is empty: name the columns to be fair for")
         self.strategy.create()
         self.training.recipe()
-        if self.fairness.blind and self.output_rule() == "threshold":
-            raise ValueError(
-                "fairness.blind: the output rule 'threshold' decides by the group; choose another"
-            )
+        self._check_thresholds()
         return self
+
+    def _check_thresholds(self) -> None:
+        """Refuse what a rule of thresholds lacks or contradicts, and its keys for other rules."""
+        keys, rule = self.output.of_thresholds(), self.output_rule()
+        if rule != "thresholds":
+            for key in keys:
+                raise ValueError(
+                    f"output.{key}: the output rule '{rule}' does not follow it; remove it, or "
+                    'choose rule = "thresholds"'
+                )
+            return
+        demand = self.demand()
+        if self.fairness.blind and demand.reads_group:
+            raise ValueError(
+                f'fairness.blind: thresholds by = "{demand.by}" read the group; choose by = '
+                '"none", or "client"'
+            )
+        if demand.reads_client and self.output.local_tolerance is None:
+            raise ValueError(
+                f'output.local_tolerance: with by = "{demand.by}" state the largest violation at '
+                'each client, such as 0.05, or "none": under a bound for everyone alone, one '
+                "client may favour one group, and another client the other"
+            )
 
     def goal(self, attributes: tuple[str, ...]) -> Goal:
         """Return the fairness goal on a task with these attributes."""
@@ -302,6 +368,13 @@ class Config(DocumentedModel):
     def output_rule(self) -> Rule:
         """Return the output rule, by default the strategy's usual one."""
         return self.output.rule or self.strategy.create().card.usual_rule
+
+    def demand(self) -> Demand:
+        """Return what thresholds are asked for, the tolerance apart."""
+        asked = self.output.of_thresholds()
+        if asked.get("local_tolerance") == "none":
+            del asked["local_tolerance"]
+        return Demand(**{"by": self.strategy.create().card.thresholds_by, **asked})
 
     def allowed(self, constraints: Constraints, rows: Iterable[np.ndarray]) -> Allowed:
         """Return the violation that training and the output rule allow, as the tolerance demands.
@@ -334,7 +407,9 @@ class Config(DocumentedModel):
     def identity(self, data: str) -> str:
         """Return the hash of all that decides the result; `data` names rows and split."""
         # Where a file lies does not matter; `data` holds the hash of what is in it.
-        settings = self.model_dump(mode="json", exclude={"data": {"csv", "path"}})
+        # Nor does whether bounds may be enlarged: without that, there is no result to be another.
+        without = {"data": {"csv", "path"}, "output": {"relax"}}
+        settings = self.model_dump(mode="json", exclude=without)
         return fingerprint([settings, data, __version__])
 
 

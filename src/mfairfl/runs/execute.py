@@ -214,7 +214,7 @@ def setup_for(
         summary=replace(summary, goal=replace(summary.goal, dead_zone=allowed.dead_zone)),
         splits=splits,
         enrolled=enrolled,
-        output=Output(rule=config.output_rule(), tolerance=allowed.output),
+        output=Output(rule=config.output_rule(), tolerance=allowed.output, demand=config.demand()),
         margin=allowed.margin,
         participation=training.participation,
         patience=training.patience,

@@ -239,7 +239,7 @@ def manifest(card: Card, protocol: Protocol | None = None) -> tuple[ManifestLine
     splits = terms.splits
     if card.trains_on == "pooled":
         return (_line("rows", "once", splits),)
-    thresholds = "thresholds of groups, " if terms.rule == "threshold" else ""
+    thresholds = "thresholds, " if terms.rule == "thresholds" else ""
     scores = thresholds + _ITEMS["score histograms"].why
     return (
         _line("file description", "once", splits),

@@ -121,7 +121,32 @@ _PANELS: dict[str, dict[str, tuple[str, Kind, str]]] = {
         "output_rule": (
             "output.rule",
             "text",
-            "Which model is served: last, average, select, mixture or threshold.",
+            "Which model is served: last, average, select, mixture or thresholds.",
+        ),
+        "by": (
+            "output.by",
+            "text",
+            "With thresholds: whose may differ: none, group, client or both.",
+        ),
+        "local_tolerance": (
+            "output.local_tolerance",
+            "number",
+            "With thresholds: largest violation at each client, or none.",
+        ),
+        "maximise": (
+            "output.maximise",
+            "text",
+            "With thresholds: accuracy, balanced_accuracy or worst_client_accuracy.",
+        ),
+        "randomise": (
+            "output.randomise",
+            "flag",
+            "With thresholds: decide some people by chance where that is more accurate.",
+        ),
+        "relax": (
+            "output.relax",
+            "flag",
+            "With thresholds: enlarge bounds that cannot be met, as little as possible.",
         ),
         "weights": ("strategy.weights", "text", "Weights of the clients: size or uniform."),
     },

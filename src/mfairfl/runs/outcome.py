@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -24,8 +25,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mfairfl.data import Task
-from mfairfl.engine.output import Rule
+from mfairfl.engine.output import Output, Rule
 from mfairfl.failpoints import failpoint
+from mfairfl.fairness.fitting import FittedThresholds
 from mfairfl.fairness.rates import pooled_table
 from mfairfl.fairness.results import MetricTable
 from mfairfl.fairness.tally import Tally
@@ -39,6 +41,7 @@ if TYPE_CHECKING:  # reading warnings needs no PyTorch
     from mfairfl.engine.state import Setup
     from mfairfl.models import Model
 
+_HARDLY = 0.001  # an excess that nobody would notice
 NEAR_CONSTANT = 0.01  # a model that selects fewer (or all but fewer) hardly decides anything
 _FEW = 100  # rows: below, an interval is wide whatever the model
 
@@ -128,9 +131,11 @@ def finish_run(
             dead_zone=setup.summary.goal.dead_zone,
             note=served.note,
             thresholds=None if served.thresholds is None else served.thresholds.to_json(),
+            fit=result.fitted and facts.ThresholdFit.of(output.demand, result.fitted),
         ),
         warnings=[
             *model_warnings(tables[shown], tallies[shown], advice, rows=f"{shown} rows"),
+            *_rule_warnings(output, result.fitted, blind=started.config["fairness"]["blind"]),
             *left_out,
             *result.warnings,
         ],
@@ -146,6 +151,30 @@ def finish_run(
 
 
 # ------------------------------------------------------------------ warnings
+
+
+def _rule_warnings(
+    output: Output, fitted: FittedThresholds | None, *, blind: bool
+) -> Iterator[str]:
+    """Yield what a reader should know of the bounds that fitted thresholds were to meet."""
+    if fitted is None:
+        return
+    if fitted.enlargement:
+        yield (
+            "no thresholds meet all that was asked for: every bound was enlarged by "
+            f"{fitted.enlargement:.4f} (relax)"
+        )
+    if fitted.excess > _HARDLY:
+        yield (
+            "one threshold each cannot meet the bounds without a much less accurate model: one is "
+            f"exceeded by {fitted.excess:.4f} on the rows they were fitted to; randomise = true "
+            "(--randomise) meets all"
+        )
+    if blind and output.demand.reads_client:
+        yield (
+            "decisions are blind to the group, but read the client, which may stand for it where "
+            "groups are spread unevenly over clients"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

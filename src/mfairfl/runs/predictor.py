@@ -47,8 +47,7 @@ class Predictor:
     def randomised(self) -> bool:
         """Whether two people with the same data may get different decisions."""
         rule = self.served.thresholds
-        drawn = rule is not None and bool(((rule.probabilities > 0).sum(axis=1) > 1).any())
-        return self.served.kind == "mixture" or drawn
+        return self.served.kind == "mixture" or (rule is not None and rule.randomised)
 
     def read(self, frame: Any, *, name: str | None = None) -> ReadRows:
         """Read raw rows as the model will, and count what is filled in or unknown.
@@ -78,31 +77,32 @@ class Predictor:
 
     def decision_function(self, frame: Any, *, client: str | None = None) -> NDArray[np.float64]:
         """Return the model's logits, (n,); those of each member, (R, n), for a mixture."""
-        place = None if client is None else self._place(client)
+        own = self.served.kind == "personal" or not self._reads_client
+        place = None if client is None or not own else self._place(client)
         rows = self.read(frame)
         z = served_logits(self.served, self.model, rows.inputs, name=rows.name)
         if place is not None:
             return np.asarray(z[place])
         if self.served.kind == "personal":
-            return np.asarray(z[self._owners(rows), np.arange(len(rows.inputs))])
+            return np.asarray(z[self._members(rows), np.arange(len(rows.inputs))])
         return z if self.served.kind == "mixture" else np.asarray(z[0])
 
     def predict_proba(self, frame: Any, *, client: str | None = None) -> NDArray[np.float64]:
         """Return P(unfavourable), P(favourable) per row, (n, 2), as scikit-learn does.
 
-        Of a model that decides by chance, or by thresholds for each group, this is the
-        probability of a favourable *decision*.
+        Of a model that decides by chance, or by fitted thresholds, this is the probability of a
+        favourable *decision*.
 
         Parameters
         ----------
         frame : pandas or polars frame, path, or ReadRows
             Raw rows with the feature columns of the training data; others are ignored.
         client : str, optional
-            Whose model answers every row, if each client has its own; by default the rows' client
-            column decides.
+            Whose model or thresholds answer every row, if clients have their own; by default the
+            rows' client column decides. A client without thresholds gets those for everyone.
         """
         rows = self.read(frame)
-        positive = self._probability(self.decision_function(rows, client=client), rows)
+        positive = self._probability(self.decision_function(rows, client=client), rows, client)
         return np.column_stack([1 - positive, positive])
 
     @property
@@ -110,12 +110,25 @@ class Predictor:
         """Whether a decision is nothing but a score above a threshold."""
         return self.served.kind != "mixture" and self.served.thresholds is None
 
-    def _probability(self, z: NDArray[np.float64], rows: ReadRows) -> NDArray[np.float64]:
+    @property
+    def _reads_client(self) -> bool:
+        """Whether clients have thresholds of their own."""
+        return self.served.thresholds is not None and bool(self.served.thresholds.clients)
+
+    def _probability(
+        self, z: NDArray[np.float64], rows: ReadRows, client: str | None
+    ) -> NDArray[np.float64]:
         """Return P(favourable), of the label if scores decide, else of the decision."""
-        return np.asarray(expit(z)) if self.scores_decide else self._decision_chance(z, rows)
+        if self.scores_decide:
+            return np.asarray(expit(z))
+        return self._decision_chance(z, rows, client)
 
     def _decision_chance(
-        self, z: NDArray[np.float64], rows: ReadRows, threshold: float | None = None
+        self,
+        z: NDArray[np.float64],
+        rows: ReadRows,
+        client: str | None,
+        threshold: float | None = None,
     ) -> NDArray[np.float64]:
         """Return the probability of a favourable decision; 0 or 1 unless it is drawn."""
         limit = 0.0
@@ -124,16 +137,18 @@ class Predictor:
                 raise DataError(f"threshold {threshold:g}: give a number from 0 to 1")
             if not self.scores_decide:
                 mixture = self.served.kind == "mixture"
-                how = "at random" if mixture else "by a threshold for each group"
+                how = "at random" if mixture else "by fitted thresholds"
                 raise DataError(
                     f"threshold {threshold:g}: this model decides {how}; remove threshold= "
                     "(--threshold)"
                 )
             limit = float(logit(threshold))
-        cells = None
-        if self.served.thresholds is not None:
+        rule, cells, owners = self.served.thresholds, None, None
+        if rule is not None and rule.reads_group:
             cells = cells_of(rows.frame, self.task, name=rows.name)
-        return self.served.decision_chance(z, cells, limit=limit)
+        if self._reads_client:
+            owners = client or self._owners(rows)
+        return self.served.decision_chance(z, cells, owners, limit=limit)
 
     def predict(
         self,
@@ -154,7 +169,7 @@ class Predictor:
             Whether to return values of the label (see `classes`) in place of 0 and 1.
         threshold : float, optional
             The score above which a decision is favourable, in place of 0.5. Fairness was measured
-            at 0.5. Models that decide by chance or by thresholds for each group have no other.
+            at 0.5. Models that decide by chance or by fitted thresholds have no other.
         client : str, optional
             As for `predict_proba`.
         random_state : int
@@ -168,7 +183,8 @@ class Predictor:
         """
         rows = self.read(frame)
         z = self.decision_function(rows, client=client)
-        favourable = draw_decisions(self._decision_chance(z, rows, threshold), random_state)
+        chance = self._decision_chance(z, rows, client, threshold)
+        favourable = draw_decisions(chance, random_state)
         return np.array(self.classes)[favourable] if labels else favourable
 
     def predict_frame(
@@ -215,8 +231,9 @@ class Predictor:
                 "that name; rename it"
             )
         z = self.decision_function(rows, client=client)
-        score = self._probability(z, rows)
-        favourable = draw_decisions(self._decision_chance(z, rows, threshold), random_state)
+        score = self._probability(z, rows, client)
+        chance = self._decision_chance(z, rows, client, threshold)
+        favourable = draw_decisions(chance, random_state)
         decision = np.array(self.classes, dtype=object)[favourable] if labels else favourable
         return pd.DataFrame(
             {
@@ -273,7 +290,7 @@ class Predictor:
         return measure_predictions(
             rows.frame,
             self.task,
-            self._decision_chance(z, rows, threshold),
+            self._decision_chance(z, rows, client, threshold),
             RowScores.of_mixture(z, self.served.weights) if mixture else RowScores.from_logits(z),
             randomised=mixture,
             name=rows.name,
@@ -288,25 +305,32 @@ class Predictor:
         require_known("client", [client], self.served.clients, DataError)
         return self.served.clients.index(client)
 
-    def _owners(self, rows: ReadRows) -> NDArray[np.intp]:
-        """Return which member answers each row, by the rows' client column."""
-        column, clients = self.task.client, self.served.clients
+    def _owners(self, rows: ReadRows) -> list[str]:
+        """Return whose each row is, by the rows' client column."""
+        column, rule = self.task.client, self.served.thresholds
         if column is None or column not in rows.frame:
             add = f"add the column '{column}', or " if column else ""
+            what, clients = "a model", list(self.served.clients)
+            if rule is not None:
+                what, clients = "thresholds", [*rule.clients]
             raise DataError(
-                f"{rows.name}: each client has a model of its own: {add}give client= (--client), "
+                f"{rows.name}: each client has {what} of its own: {add}give client= (--client), "
                 f"one of: {', '.join(clients)}"
             )
-        owners = [canonical_text(value) for value in rows.frame[column]]
+        return [canonical_text(value) for value in rows.frame[column]]
+
+    def _members(self, rows: ReadRows) -> NDArray[np.intp]:
+        """Return which member answers each row."""
+        owners, clients = self._owners(rows), self.served.clients
         places = {owner: i for i, owner in enumerate(clients)}
-        where = f"{rows.name}, column '{column}'"
+        where = f"{rows.name}, column '{self.task.client}'"
         require_known("client", owners, places, DataError, where=where)
         return np.array([places[owner] for owner in owners], dtype=np.intp)
 
     def to_module(self, *, client: str | None = None) -> ServedModule:
         """Return the model as a plain `torch.nn.Module` with its encoder, of equal scores.
 
-        Where each client has its own model, `client` says whose.
+        Where each client has its own model or thresholds, `client` says whose.
 
         Examples
         --------
@@ -316,7 +340,14 @@ class Predictor:
         tensor([0.1042, 0.7310, 0.0518])
         """
         served = self.served
-        if client is not None:
+        if self._reads_client and served.thresholds is not None:
+            if client is None:
+                raise DataError(
+                    "each client has thresholds of its own: give client=, one of: "
+                    + ", ".join(served.thresholds.clients)
+                )
+            served = replace(served, thresholds=served.thresholds.of(client))
+        elif client is not None:
             place = self._place(client)
             served = replace(served, members=served.members[[place]], weights=np.ones(1))
         elif served.kind == "personal":
@@ -362,7 +393,7 @@ class ServedModule(nn.Module):
         members = [predictor.model.to_module(weights) for weights in served.members]
         self.members = nn.ModuleList(members)
         self.register_buffer("shares", torch.tensor(served.weights, dtype=torch.float32))
-        self._drawn, self._by_group = served.kind == "mixture", served.thresholds is not None
+        self._drawn, self._by_thresholds = served.kind == "mixture", served.thresholds is not None
         if served.thresholds is not None:
             chances = torch.tensor(served.thresholds.probabilities, dtype=torch.float32)
             self.register_buffer("thresholds", _rounded_up(served.thresholds.values))
@@ -372,8 +403,8 @@ class ServedModule(nn.Module):
     def forward(self, x: Tensor, cells: Tensor | None = None) -> Tensor:
         """Return the probability of the favourable label, float32 (n,).
 
-        Of a model that is drawn, or that decides by thresholds for each group, this is the
-        probability of a favourable *decision*.
+        Of a model that is drawn, or that decides by fitted thresholds, this is the probability of
+        a favourable *decision*.
 
         Parameters
         ----------
@@ -383,7 +414,9 @@ class ServedModule(nn.Module):
             Each row's groups, from `cells`: needed where thresholds depend on them.
         """
         z = torch.stack([member(x).reshape(x.shape[0]) for member in self.members])
-        if self._by_group:
+        if self._by_thresholds:
+            if len(self.thresholds) == 1:  # everyone is decided alike
+                cells = torch.zeros(len(x), dtype=torch.int64)
             if cells is None:
                 raise DataError(
                     "this model decides by a threshold for each group: module(x, module.cells(…))"
@@ -461,7 +494,7 @@ def _other_weights(served: Served, model: Model, record: RunRecord) -> str:
     size, cells = served.members.shape[1], Cells(record.task.attributes).size
     if size != model.size:
         return f"model.safetensors has {size} weights, but the model has {model.size}"
-    if served.thresholds is not None and len(served.thresholds.values) != cells:
+    if served.thresholds is not None and len(served.thresholds.values) not in (1, cells):
         return (
             f"model.safetensors has thresholds of {len(served.thresholds.values)} groups, but the "
             f"task has {cells}"
@@ -517,6 +550,11 @@ def model_to_send(run: str | Path, sensitive: Sequence[str] = ()) -> SentModel:
         raise RunDirectoryError(
             f"{path}: each client has a model of its own, which is not sent to others; audit its "
             "predictions instead"
+        )
+    if served.thresholds is not None and served.thresholds.clients:
+        raise RunDirectoryError(
+            f"{path}: each client has thresholds of its own, which are not sent to others; audit "
+            "its predictions instead"
         )
     terms = ModelTerms(hidden=record.model.hidden)
     if record.model.kind == "module":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Container
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -22,6 +23,7 @@ from mfairfl.data.values import DocumentedModel
 from mfairfl.engine.output import Kind, Rule
 from mfairfl.errors import MfairflError, RunDirectoryError, first_problem
 from mfairfl.fairness import results
+from mfairfl.fairness.fitting import By, Demand, FittedThresholds, Objective
 from mfairfl.fairness.measuring import has_interval, has_noise_floor
 from mfairfl.fairness.rates import PROPORTIONS
 from mfairfl.fairness.results import MetricTable, Numbers
@@ -182,6 +184,40 @@ class ModelFacts(DocumentedModel):
     """Number of weights."""
 
 
+class ThresholdFit(DocumentedModel):
+    """What thresholds were asked for, and what they reach on the rows they were fitted to."""
+
+    by: By
+    """Whose thresholds may differ: a decision reads the group, the client, both or neither."""
+    local_tolerance: float | None
+    """The violation that was allowed at each client; null bounds none."""
+    maximise: Objective
+    """The objective."""
+    costs: tuple[float, float]
+    """What a wrong favourable and a wrong unfavourable decision cost."""
+    least_client_accuracy: float | None
+    least_selection_rate: float | None
+    least_true_positive_rate: float | None
+    randomise: bool
+    """Whether people may be decided by chance."""
+    shrinkage: float
+    """How far clients' thresholds were drawn towards everyone's."""
+    excess: float
+    """By how much the bound that is exceeded most is exceeded."""
+    enlargement: float
+    """By how much all bounds were enlarged so that they can be met."""
+    drawn: float
+    """Share of people who are decided by chance."""
+    otherwise: float
+    """Chance that another client, drawn at random, would decide a person otherwise."""
+
+    @classmethod
+    def of(cls, demand: Demand, fitted: FittedThresholds) -> ThresholdFit:
+        """Return the facts of fitted thresholds."""
+        facts = {**asdict(demand), **{f.name: getattr(fitted, f.name) for f in fields(fitted)}}
+        return cls(**{name: facts[name] for name in cls.model_fields})
+
+
 class ServedFacts(DocumentedModel):
     """Which weights are the model, and how their scores become decisions."""
 
@@ -204,7 +240,14 @@ class ServedFacts(DocumentedModel):
     note: str = ""
     """What the rule found, in words."""
     thresholds: dict[str, Any] | None = None
-    """Thresholds of each group; null decides at score 1/2."""
+    """How scores become decisions, by cell and perhaps by client; null decides at score 1/2."""
+    fit: ThresholdFit | None = None
+    """How the thresholds were chosen; null without any, and in runs before 0.10."""
+
+    @pydantic.field_validator("rule", mode="before")
+    @classmethod
+    def _renamed(cls, value: Any) -> Any:
+        return "thresholds" if value == "threshold" else value  # before 0.10
 
 
 class _Named(DocumentedModel):

@@ -155,7 +155,7 @@ def fit_on_rows_of(run: facts.RunRecord, names: Sequence[ReferenceName]) -> list
     settings = {key: run.config[key] for key in ("seed", "data", "task", "clients")}
     aim = run.config["fairness"]  # of an earlier version, with keys that are gone
     settings["fairness"] = {key: aim[key] for key in FairnessConfig.model_fields if key in aim}
-    settings["output"] = {"rule": "threshold"}
+    settings["output"] = {"rule": "thresholds"}
     config = make_config(settings, "the first run's configuration")
     if config.data.name is None and config.data.csv is None:
         raise ConfigError("references: the first run's rows are not on file; remove references")

@@ -221,6 +221,7 @@ def consent_of(config: Config, source: str) -> RunConsent:
         goal=config.goal(tuple(s.name for s in task.sensitive)),
         strategy=config.strategy.create(),
         rule=config.output_rule(),
+        by_group=config.demand().reads_group,
     )
 
 

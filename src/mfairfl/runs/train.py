@@ -9,6 +9,7 @@ from mfairfl.data.table import task_from_roles
 from mfairfl.engine.loop import Callback
 from mfairfl.engine.output import Rule
 from mfairfl.errors import ConfigError
+from mfairfl.fairness.fitting import By, Objective
 from mfairfl.fairness.notions import Notion, register_notion
 from mfairfl.plugins import ModuleFactory, is_import_string
 from mfairfl.runs.config import make_config
@@ -47,6 +48,11 @@ def train(
     tolerance: float | None = None,
     blind: bool | None = None,
     output_rule: Rule | None = None,
+    by: By | None = None,
+    local_tolerance: float | Literal["none"] | None = None,
+    maximise: Objective | None = None,
+    randomise: bool | None = None,
+    relax: bool | None = None,
     weights: Literal["size", "uniform"] | None = None,
     model: str | ModuleFactory | None = None,
     hidden: Sequence[int] | None = None,
@@ -91,7 +97,11 @@ def train(
     blind : bool, optional
         Sensitive columns are measured, and neither the model nor the output rule sees them.
     output_rule : str, optional
-        Which model is served: last, average, select, mixture or threshold.
+        Which model is served: last, average, select, mixture or thresholds.
+    by, local_tolerance, maximise, randomise, relax
+        Of the rule ``thresholds``: whose thresholds may differ (none, group, client, both), the
+        largest violation at each client, the objective, whether people may be decided by chance,
+        and whether bounds that cannot be met are enlarged; see `mfairfl.fairness.Demand`.
     weights : {"size", "uniform"}, optional
         How clients count.
     model : str or callable, optional

@@ -150,9 +150,11 @@ def _of_model(
     inputs = sent.encoder.encode(features_frame(frame, task, name=name))
     z = served_logits(served, model, inputs, name=name)
     z = z if served.kind == "mixture" else z[0]
-    cells = None if served.thresholds is None else cells_of(frame, task, name=name)
+    rule = served.thresholds
+    by_group = rule is not None and rule.reads_group
+    cells = cells_of(frame, task, name=name) if by_group else None
     chance = served.decision_chance(z, cells)
-    drawn = served.kind == "mixture" or served.thresholds is not None
+    drawn = served.kind == "mixture" or rule is not None
     return PredictedRows(
         labels=_labels(columns, task, name),
         decisions=draw_decisions(chance).astype(np.int64),

@@ -94,7 +94,8 @@ def _check_question(ask: Measure | Score, shape: Shape) -> None:
         require(good, "shares must be 0 or more and sum to 1")
     if isinstance(ask, Measure) and ask.thresholds is not None:
         cells, most = ask.thresholds.values.shape
-        require(cells == shape.cells, f"thresholds of {cells} cells; the task has {shape.cells}")
+        fits = cells in (1, shape.cells) and not ask.thresholds.clients
+        require(fits, f"thresholds of {cells} cells; the task has {shape.cells}")
         require(
             most <= _THRESHOLDS, f"{most} thresholds of a cell; at most {_THRESHOLDS} are used"
         )
@@ -193,6 +194,7 @@ class RunConsent:
     goal: Goal
     strategy: Strategy | None
     rule: Rule
+    by_group: bool = False
 
     def require_task(self, asked: Task) -> None:
         """Refuse a task other than the one agreed to; it may be more detailed."""
@@ -221,7 +223,9 @@ class RunConsent:
             Of the enrolled task.
         """
         if isinstance(ask, Measure) and ask.thresholds is not None:
-            self._require_agreed("output.rule", "threshold", self.rule)
+            self._require_agreed("output.rule", "thresholds", self.rule)
+            if ask.thresholds.reads_group and not self.by_group:
+                require(False, f"{_ASKS} thresholds by group; agreed to: none ({self.source})")
         if not isinstance(ask, Train):
             return
         asked, limit = f"round {ask.round + 1}", f"{self.rounds} rounds"

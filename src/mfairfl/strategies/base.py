@@ -66,9 +66,11 @@ class Card:
         and their gaps ended; None if they never do.
     constrained : bool
         Whether a constraint on groups is trained for.
-    output : {"last", "average", "select", "threshold"}, optional
+    output : {"last", "average", "select", "thresholds"}, optional
         Output rule unless another is asked for; None means `select` for a constrained method and
         `last` for any other.
+    thresholds_by : {"none", "group"}
+        Whose thresholds may differ under the output rule `thresholds`, unless asked otherwise.
 
     Examples
     --------
@@ -90,10 +92,11 @@ class Card:
     keeps: tuple[Literal["model", "control", "multipliers"], ...] = ()
     moves_every: int | None = None
     constrained: bool = False
-    output: Literal["last", "average", "select", "threshold"] | None = None
+    output: Literal["last", "average", "select", "thresholds"] | None = None
+    thresholds_by: Literal["none", "group"] = "none"
 
     @property
-    def usual_rule(self) -> Literal["last", "average", "select", "threshold"]:
+    def usual_rule(self) -> Literal["last", "average", "select", "thresholds"]:
         """The output rule unless another is asked for."""
         return self.output or ("select" if self.constrained else "last")
 

@@ -12,11 +12,13 @@ label and bin of the logit; the server adds the histograms and solves one linear
   maximise   E[accuracy]   over π,   P(ŷ = 1 | z, c) = Σ_r π_{c,r} [z ≥ θ_{c,r}],
   subject to |F_e − F_{e,g}| ≤ tolerance for every event e and group g of the chosen notions.
 
-Deviations: a fixed grid of 512 bins of the logit takes the place of the exact ROC curve, so that
+Deviations: a fixed grid of 2,048 bins of the logit takes the place of the exact ROC curve, so that
 histograms add up over clients; several notions and attributes are constraints of one programme;
 accuracy parity of the error rate is supported, that of the loss is not (no threshold changes a
-loss). Decisions are random where one threshold cannot meet the constraint. They need the person's
-group, as do those of every method whose model has the sensitive columns as inputs (the default).
+loss). Each group has one threshold, and a bound that this cannot meet may be exceeded, as the
+record says; `output.randomise` draws decisions at random instead, as the paper does. Deciding
+needs the person's group, as with every method whose model has the sensitive columns as inputs
+(the default). It is the output rule `thresholds` with `by = "group"`.
 """
 
 from dataclasses import dataclass
@@ -27,7 +29,7 @@ from mfairfl.strategies.fedavg import FedAvg
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FedAvgThreshold(FedAvg):
-    """FedAvg, served with a (randomised) threshold for each group.
+    """FedAvg, served with a threshold for each group.
 
     The tolerance is the output rule's, as for every method.
 
@@ -42,5 +44,6 @@ class FedAvgThreshold(FedAvg):
         paper="Hardt et al. 2016",
         protects="groups",
         measures="none",
-        output="threshold",
+        output="thresholds",
+        thresholds_by="group",
     )

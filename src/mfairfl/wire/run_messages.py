@@ -13,8 +13,9 @@ from mfairfl.data.values import StrictModel
 from mfairfl.engine.state import Answer, Ask, Measure, Measures, Score, Train
 from mfairfl.errors import MessageError, MfairflError
 from mfairfl.fairness.cells import SUMS, Statistics
+from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.fairness.scores import CALIBRATION_BINS, LOGIT_BINS, ScoreSums
-from mfairfl.fairness.thresholds import ScoreHistogram, Thresholds
+from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.training.plan import Job, Report
 from mfairfl.wire.packing import (
     NUMBERED,
@@ -141,7 +142,8 @@ def pack_ask(ask: Ask, client: str) -> Packet:
         return pack(TrainQuestion(round=ask.round, jobs=plain, server=weights, linear=linear))
     shared: dict[str, Any] = {"splits": ask.splits, "shares": ask.shares, "slot": ask.slot}
     if isinstance(ask, Measure):
-        return pack(MeasureQuestion(model=ask.weights, thresholds=ask.thresholds, **shared))
+        rule = None if ask.thresholds is None else ask.thresholds.of(client)
+        return pack(MeasureQuestion(model=ask.weights, thresholds=rule, **shared))
     return pack(ScoreQuestion(model=(ask.weights,), drawn=ask.drawn, **shared))
 
 
