@@ -175,6 +175,15 @@ class MLP:
         """Number of weights."""
         return self._layers[-1].stop
 
+    @property
+    def rows_stand_alone(self) -> bool:
+        """Whether a row's logit has the same bits at any place of a block, beside any others.
+
+        So it is where a layer's outputs fill whole vectors. What is left over beyond them is
+        computed by other kernels, and which one a row gets depends on where it stands.
+        """
+        return all(width % _VECTOR == 0 for width in self.hidden)
+
     def init(self, rng: np.random.Generator) -> np.ndarray:
         """Draw weights and biases from U(−1/√fan_in, 1/√fan_in), PyTorch's default."""
         sizes = [(layer.stop - layer.start, layer.inputs) for layer in self._layers]
@@ -302,6 +311,8 @@ class ModuleModel:
         self._shapes = {name: p.shape for name, p in self._module.named_parameters()}
         self.size = sum(shape.numel() for shape in self._shapes.values())
         _check_output(self._module, inputs)
+
+    rows_stand_alone = False  # nothing is known of a module's arithmetic
 
     def _build(self, seed: int) -> nn.Module:
         # torch draws initial weights from its global generator: use it on loan, put it back.

@@ -16,7 +16,8 @@ from metric_tables import score_numbers
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.models import MLP, logistic
 from mfairfl.training import measure as measuring
-from mfairfl.training.batches import RowStore
+from mfairfl.training.batches import LANES, RowStore, whole_lanes
+from mfairfl.training.execution import steady_arithmetic
 from mfairfl.training.measure import Probe, logits, measure, score_sums
 from rounds import close
 
@@ -112,7 +113,7 @@ def test_alone_equals_together_bit_for_bit(sizes, inputs, hidden, seed):
     sizes=st.lists(st.integers(0, 90) | st.integers(500, 700), min_size=2, max_size=40),
     questions=st.lists(st.integers(0, 3), min_size=2, max_size=40),
     inputs=st.sampled_from([1, 5, 17, 64]),
-    hidden=st.sampled_from([(), (4,), (5, 3), (32, 32)]),
+    hidden=st.sampled_from([(), (4,), (9, 11), (16,), (32, 32)]),
     seed=st.integers(0, 2**32),
 )
 def test_any_questions_together_equal_each_alone(sizes, questions, inputs, hidden, seed):
@@ -138,8 +139,70 @@ def test_any_questions_together_equal_each_alone(sizes, questions, inputs, hidde
             for name in ("counts", "positives", "rows", "sums", "scores", "losses"):
                 if hasattr(found, name):
                     assert np.array_equal(getattr(found, name), getattr(alone, name)), name
+            if hasattr(found, "histogram"):
+                assert np.array_equal(found.histogram.counts, alone.histogram.counts)
     for probe, z in zip(probes, logits(probes, model, store), strict=True):
         assert torch.equal(z, logits([probe], model, store)[0])
+
+
+@pytest.mark.parametrize("hidden", [(), (16,), (64, 64), (48, 16, 112)])
+@pytest.mark.parametrize("inputs", [1, 2, 3, 8, 13, 64, 108, 300])
+def test_a_rows_bits_are_the_same_anywhere_in_a_block(inputs, hidden):
+    """On it rests that small clients share blocks: `rows_stand_alone` of these models."""
+    model, rng = MLP(inputs, hidden), np.random.default_rng(inputs)
+    assert model.rows_stand_alone
+    rows = torch.from_numpy(rng.normal(size=(5 * LANES, inputs)).astype(np.float32))
+    weights = torch.zeros(1, whole_lanes(model.size))
+    weights[0, : model.size] = torch.from_numpy(model.init(rng))
+
+    def logit(blocks):
+        with torch.no_grad():
+            return model.forward(weights.expand(len(blocks), -1), blocks)[0].reshape(-1)
+
+    with steady_arithmetic():
+        # A client of one row: the row stands for itself in all places of its block.
+        alone = torch.cat([logit(row.expand(1, LANES, -1).clone())[:1] for row in rows])
+        for turn in range(LANES):
+            order = torch.from_numpy(np.roll(rng.permutation(len(rows)), turn))
+            for stack in (1, 5):
+                blocks = rows[order].reshape(-1, stack, LANES, inputs)
+                found = torch.cat([logit(block.clone()) for block in blocks])
+                assert torch.equal(found, alone[order])
+
+
+@pytest.mark.parametrize(("hidden", "blocks"), [((), 24), ((16, 32), 24), ((9, 11), 40)])
+def test_small_clients_share_blocks_where_no_bit_changes(monkeypatch, hidden, blocks):
+    model, rng = MLP(5, hidden), np.random.default_rng(0)
+    store, ranges = RowStore.from_arrays([make_shard(19, 5, i) for i in range(40)], cells=2)
+    weights, shapes, forward = model.init(rng), [], MLP.forward
+
+    def counted(self, weights, inputs, *others):
+        shapes.append(inputs.shape)
+        return forward(self, weights, inputs, *others)
+
+    monkeypatch.setattr(MLP, "forward", counted)
+    together = measure([Probe(weights, rows) for rows in ranges], model, store)
+    assert shapes == [(blocks, 32, 5)]  # 40 · 19 rows fill 23.75 blocks
+    for rows, found in zip(ranges, together, strict=True):
+        (alone,) = measure([Probe(weights, rows)], model, store)
+        assert np.array_equal(found.losses, alone.losses)
+
+
+def test_clients_with_models_of_their_own_share_no_block(monkeypatch):
+    # Equal weights in other memory are another model, and so is the next of an ensemble.
+    model, rng = MLP(5, (16,)), np.random.default_rng(0)
+    store, ranges = RowStore.from_arrays([make_shard(4, 5, i) for i in range(6)], cells=2)
+    one, two = model.init(rng), np.stack([model.init(rng) for _ in range(2)])
+    models = [one, one.copy(), two, two, one, one]
+    rows, forward = [], MLP.forward
+
+    def counted(self, weights, inputs, *others):
+        rows.append(len(inputs))
+        return forward(self, weights, inputs, *others)
+
+    monkeypatch.setattr(MLP, "forward", counted)
+    logits([Probe(w, at) for w, at in zip(models, ranges, strict=True)], model, store)
+    assert rows == [7]  # 1 + 1 + 2 + 2, and one that the last two share
 
 
 @settings(max_examples=50, deadline=None)

@@ -90,6 +90,22 @@ def test_alone_equals_together_bit_for_bit(sizes, numbers, hidden, batch, optimi
 
 @pytest.mark.parametrize("hidden", [(), (8,), (32, 32)])
 @pytest.mark.parametrize("numbers", [0, 5])
+def test_small_clients_of_one_model_equal_each_alone_bit_for_bit(numbers, hidden):
+    """They share blocks, and only some of them name no level: looked up in another way."""
+    sizes, gaps = [1, 7, 20, 31, 32, 2, 90, 5, 5, 5, 30], [0.0, 0.3]
+    shards = [wide_shard(n, numbers, i, gaps[i % 2]) for i, n in enumerate(sizes)]
+    model = MLP(numbers + sum(LEVELS), hidden)
+    weights = model.init(np.random.default_rng(0))
+    store, ranges = RowStore.from_arrays(shards, cells=2)
+    together = logits([Probe(weights, rows) for rows in ranges], model, store)
+    for shard, found in zip(shards, together, strict=True):
+        own, (rows,) = RowStore.from_arrays([shard], cells=2)
+        (alone,) = logits([Probe(weights, rows)], model, own)
+        assert torch.equal(found, alone)
+
+
+@pytest.mark.parametrize("hidden", [(), (8,), (32, 32)])
+@pytest.mark.parametrize("numbers", [0, 5])
 def test_logits_equal_the_dense_network_wherever_a_row_stands(numbers, hidden):
     inputs, y, cells = wide_shard(700, numbers, seed=3)
     model = MLP(inputs.width, hidden)

@@ -1,10 +1,12 @@
 """Evaluate weights on clients' rows; what leaves a client are sums and counts over (cell, label).
 
-Rows are taken in blocks whose shape depends on their client alone, many clients' blocks at a time,
-and sums run in row order: what is found for one probe does not depend on the others, bit for bit.
+Rows are taken in blocks whose width depends on their client alone, many blocks at a time. Small
+clients that are measured with one model share blocks, if that changes no bit (`_lots`). Sums run
+in row order: what is found for one probe does not depend on the others, bit for bit.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +17,7 @@ from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.models import Model, Workspace
-from mfairfl.training.batches import BLOCK, RowStore, padded_batch, whole_lanes
+from mfairfl.training.batches import BLOCK, LANES, RowStore, padded_batch, whole_lanes
 from mfairfl.training.execution import check_time
 
 _FORWARD_ROWS = 16 * BLOCK  # evaluated at once: the activations stay in the caches
@@ -127,19 +129,53 @@ def _joined_logits(probes: Sequence[Probe], model: Model, store: RowStore) -> Te
     Elementwise kernels round the tail of an array differently. Computed on as they are, these
     have no tail, so a row has the same bits wherever it stands.
     """
-    members = [(probe, r) for probe in probes for r in range(_models(probe))]
-    z = _evaluate(members, model, store)
-    return z if len(members) == len(probes) else _ensembles(z, probes)
+    models = np.array([_models(probe) for probe in probes], dtype=np.int64)
+    z = _evaluate(_lots(probes, model), _row_numbers(probes, models), model, store)
+    return z if (models == 1).all() else _ensembles(z, probes)
+
+
+@dataclass(slots=True)
+class _Lot:
+    """Rows that follow one another in blocks of one width, under one of a probe's models."""
+
+    weights: np.ndarray
+    place: int
+    rows: int
+    width: int
+
+
+def _lots(probes: Sequence[Probe], model: Model) -> list[_Lot]:
+    """Divide the rows of all probes, each as often as the probe has models, among blocks.
+
+    Small clients that follow one another under one model are a lot together. A larger one in
+    between has lanes of its own to fill, so little is lost by beginning afresh after it.
+    """
+    lots: list[_Lot] = []
+    few, last = LANES if model.rows_stand_alone else -1, None
+    for probe in probes:
+        weights, rows = probe.weights, len(probe.rows)
+        for place in range(_models(probe)):
+            if (
+                rows <= few
+                and last is not None
+                and last.width == LANES
+                and last.weights is weights
+                and last.place == place
+            ):
+                last.rows += rows
+            else:
+                last = _Lot(weights, place, rows, padded_batch(rows, BLOCK))
+                lots.append(last)
+    return lots
 
 
 @torch.no_grad()
-def _evaluate(members: Sequence[tuple[Probe, int]], model: Model, store: RowStore) -> Tensor:
-    """Return the logits of each model on its rows, one after the other, float64, whole lanes."""
-    starts = np.array([probe.rows.start for probe, _ in members], dtype=np.int64)
-    counts = np.array([len(probe.rows) for probe, _ in members], dtype=np.int64)
-    places = np.cumsum(counts) - counts
-    widths = np.array([padded_batch(count, BLOCK) for count in counts.tolist()], dtype=np.int64)
-    z = torch.zeros(whole_lanes(int(counts.sum())), dtype=torch.float64)
+def _evaluate(lots: Sequence[_Lot], rows: np.ndarray, model: Model, store: RowStore) -> Tensor:
+    """Return the logits of the rows of all lots, one after the other, float64, whole lanes."""
+    counts = np.array([lot.rows for lot in lots], dtype=np.int64)
+    widths = np.array([lot.width for lot in lots], dtype=np.int64)
+    starts = np.cumsum(counts) - counts
+    z = torch.zeros(whole_lanes(len(rows)), dtype=torch.float64)
     workspace = Workspace()
     for width in np.unique(widths).tolist():
         owners, offsets = _blocks(np.where(widths == width, counts, 0), width)
@@ -147,14 +183,20 @@ def _evaluate(members: Sequence[tuple[Probe, int]], model: Model, store: RowStor
             check_time()
             part = slice(at, at + _FORWARD_ROWS // width)
             owner, offset = owners[part], offsets[part]
-            size = np.minimum(width, counts[owner] - offset)
-            index = torch.from_numpy(_padded_spans(starts[owner] + offset, size, width))
+            start, size = starts[owner] + offset, np.minimum(width, counts[owner] - offset)
+            index = torch.from_numpy(rows[_padded_spans(start, size, width)])
             inputs, codes = store.take(index, workspace), store.take_codes(index)
-            weights = _stacked([members[i] for i in owner], model)
+            weights = _stacked([lots[i] for i in owner], model)
             values, _ = model.forward(weights, inputs, workspace, codes)
-            place = _spans(places[owner] + offset, size)
-            z.numpy()[place] = values.numpy()[np.arange(width) < size[:, None]]
+            z.numpy()[_spans(start, size)] = values.numpy()[np.arange(width) < size[:, None]]
     return z
+
+
+def _row_numbers(probes: Sequence[Probe], times: np.ndarray | int = 1) -> np.ndarray:
+    """Return the row numbers of all probes, one after the other, those of each so many times."""
+    starts = np.array([probe.rows.start for probe in probes], dtype=np.int64)
+    counts = np.array([len(probe.rows) for probe in probes], dtype=np.int64)
+    return _spans(np.repeat(starts, times), np.repeat(counts, times))
 
 
 def _padded_spans(starts: np.ndarray, counts: np.ndarray, width: int) -> np.ndarray:
@@ -171,13 +213,13 @@ def _blocks(counts: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(np.arange(len(counts)), blocks), width * _spans(0 * blocks, blocks)
 
 
-def _stacked(members: Sequence[tuple[Probe, int]], model: Model) -> Tensor:
+def _stacked(lots: Sequence[_Lot], model: Model) -> Tensor:
     """Return each block's weights, (S, m) in whole lanes; one model is not repeated."""
-    alike = len({(id(probe.weights), r) for probe, r in members}) == 1
-    stack = torch.zeros(1 if alike else len(members), whole_lanes(model.size))
-    for row, (probe, r) in zip(stack.numpy(), members[: len(stack)], strict=True):
-        row[: model.size] = np.atleast_2d(probe.weights)[r]
-    return stack.expand(len(members), -1)
+    alike = len({(id(lot.weights), lot.place) for lot in lots}) == 1
+    stack = torch.zeros(1 if alike else len(lots), whole_lanes(model.size))
+    for row, lot in zip(stack.numpy(), lots[: len(stack)], strict=True):
+        row[: model.size] = np.atleast_2d(lot.weights)[lot.place]
+    return stack.expand(len(lots), -1)
 
 
 def _ensembles(z: Tensor, probes: Sequence[Probe]) -> Tensor:
@@ -205,7 +247,7 @@ def _ensemble(members: Tensor, shares: np.ndarray) -> Tensor:
 def _statistics(z: Tensor, probes: Sequence[Probe], store: RowStore) -> list[Statistics]:
     """Sum over the rows of each probe; a bin's rows are added in their order."""
     counts = np.array([len(probe.rows) for probe in probes], dtype=np.int64)
-    rows = _spans(np.array([probe.rows.start for probe in probes], dtype=np.int64), counts)
+    rows = _row_numbers(probes)
     count, bins = len(rows), 2 * store.cells + 2  # the last two are not disclosed
     strata = store.strata.numpy()[rows]
     place = bins * np.repeat(np.arange(len(probes)), counts) + strata
