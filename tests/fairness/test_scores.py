@@ -151,6 +151,32 @@ def test_clients_sums_add_up_to_those_of_all_rows():
     assert whole.counts.tolist() == rows
 
 
+def test_sums_of_many_owners_are_those_of_each_bit_for_bit():
+    """Also of one without rows, and where the model diverged on some."""
+    z, y, cell, client = people(n=900, clients="abcdefg")
+    z[::50], owner = np.nan, np.array([("abc-defg").index(name) for name in client])
+    many = ScoreSums.each_from_rows(RowScores.from_logits(z), owner, cell, y, size=2, owners=9)
+    assert len(many) == 9
+    for i, found in enumerate(many):
+        here = owner == i
+        counted = np.zeros((2, 2, 2048), int)
+        rows = np.zeros((2, 2, CALIBRATION_BINS), int)
+        sums, losses = np.zeros(rows.shape), np.zeros((2, 2))
+        for logit, label, group in zip(z[here], y[here], cell[here], strict=True):
+            if np.isnan(logit):
+                continue
+            counted[group, label, int(np.clip(np.floor(logit * 128) + 1024, 0, 2047))] += 1
+            p = expit(logit)
+            place = group, label, min(int(p * CALIBRATION_BINS), CALIBRATION_BINS - 1)
+            rows[place] += 1
+            sums[place] += p
+            losses[group, label] += np.logaddexp(0, -logit if label else logit)
+        assert np.array_equal(found.histogram.counts, counted)
+        assert np.array_equal(found.rows, rows)
+        assert np.array_equal(found.sums, sums)
+        assert np.array_equal(found.losses, losses)
+
+
 def test_what_no_rows_can_have_said_is_refused():
     z, y, cell, _ = people(n=50)
     good = ScoreSums.from_rows(RowScores.from_logits(z), cell, y, size=2)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -71,16 +72,51 @@ class ScoreHistogram:
         cls, logits: ArrayLike, cells: ArrayLike, labels: ArrayLike, *, size: int, bins: int = 512
     ) -> ScoreHistogram:
         """Count rows by cell (0 … size − 1), label (0 or 1) and bin of the logit."""
+        owner = np.zeros(np.shape(logits), dtype=np.intp)
+        (histogram,) = cls.each_from_logits(
+            logits, owner, cells, labels, size=size, bins=bins, owners=1
+        )
+        return histogram
+
+    @classmethod
+    def each_from_logits(
+        cls,
+        logits: ArrayLike,
+        owner: NDArray[np.intp],
+        cells: ArrayLike,
+        labels: ArrayLike,
+        *,
+        size: int,
+        bins: int = 512,
+        owners: int,
+    ) -> list[ScoreHistogram]:
+        """Count the rows of each owner (0 … owners − 1); else as `from_logits`.
+
+        Examples
+        --------
+        >>> both = ScoreHistogram.each_from_logits(
+        ...     [-3.0, 0.5], np.array([0, 1]), [0, 0], [0, 1], size=1, bins=4, owners=2
+        ... )
+        >>> [one.counts.tolist() for one in both]
+        [[[[0, 1, 0, 0], [0, 0, 0, 0]]], [[[0, 0, 0, 0], [0, 0, 1, 0]]]]
+        """
         z, cell = checked_rows(logits, cells, size)
         y = binary_column(labels, "labels")
         if len(y) != len(z):
             raise DataError(f"labels: {len(y)} values for {len(z)} logits; give one per row")
         position = np.searchsorted(_edges(bins), z, side="right")  # the number of edges ≤ z
-        index = (cell * 2 + y) * bins + position
-        histogram = cls.__new__(cls)  # counts of rows need no check, nor a place for empty bins
-        histogram.shape = (size, 2, bins)
-        histogram.places, histogram.numbers = np.unique(index, return_counts=True)
-        return histogram
+        index = ((owner * size + cell) * 2 + y) * bins + position
+        filled, numbers = np.unique(index, return_counts=True)
+        width = size * 2 * bins
+        ends = np.searchsorted(filled, width * np.arange(owners + 1)).tolist()
+        histograms = []
+        for i, (start, stop) in enumerate(pairwise(ends)):
+            histogram = cls.__new__(cls)  # counts of rows need no check, nor empty bins a place
+            histogram.shape = (size, 2, bins)
+            histogram.places = filled[start:stop] - i * width
+            histogram.numbers = numbers[start:stop]
+            histograms.append(histogram)
+        return histograms
 
     @property
     def counts(self) -> NDArray[np.int64]:

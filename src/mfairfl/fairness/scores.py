@@ -42,6 +42,7 @@ Floats = NDArray[np.float64]
 SCORE_NUMBERS = ("roc_auc", "loss", "expected_calibration_error")
 CALIBRATION_BINS = 15
 LOGIT_BINS = 2048
+_EDGES = np.arange(CALIBRATION_BINS + 1) / CALIBRATION_BINS
 _CERTAIN = 40.0  # the logit that stands for a probability of 0 or 1: JSON and bins are finite
 _NOT_FINITE = "not every row has a finite score"
 _DRAWN = "the model is drawn at random: its score is the chance of a favourable decision"
@@ -115,6 +116,21 @@ class RowScores:
         losses = np.tensordot(share, cls.from_logits(z).losses, axes=1)
         return cls(_finite_logit(chance), chance, losses)
 
+    @classmethod
+    def joined(cls, parts: Sequence[RowScores]) -> RowScores:
+        """Return the scores of all parts' rows, one part after the other.
+
+        Examples
+        --------
+        >>> RowScores.joined([RowScores.from_logits([0]), RowScores.from_logits([0, 40])]).logits
+        array([ 0.,  0., 40.])
+        """
+        return cls(
+            np.concatenate([part.logits for part in parts]),
+            np.concatenate([part.probabilities for part in parts]),
+            np.concatenate([part.losses for part in parts]),
+        )
+
     def __getitem__(self, rows: NDArray[Any]) -> RowScores:
         return RowScores(self.logits[rows], self.probabilities[rows], self.losses[rows])
 
@@ -151,9 +167,8 @@ class ScoreSums:
         # Types and shapes are checked where sums arrive (`mfairfl.wire`).
         if not np.array_equal(self.rows.sum(axis=2), self.histogram.rows):
             raise DataError("scores: the bins of logits and of probabilities hold different rows")
-        edges = np.arange(CALIBRATION_BINS + 1) / CALIBRATION_BINS
         slack = 1e-9 * (1.0 + self.rows)  # rounding of the sums
-        low, high = self.rows * edges[:-1] - slack, self.rows * edges[1:] + slack
+        low, high = self.rows * _EDGES[:-1] - slack, self.rows * _EDGES[1:] + slack
         if (self.rows < 0).any() or not ((self.sums >= low) & (self.sums <= high)).all():
             raise DataError("scores: sums of probabilities that no rows of their bins can have")
         if not (np.isfinite(self.losses) & (self.losses >= -slack.max())).all():
@@ -174,6 +189,36 @@ class ScoreSums:
         size
             The number of cells.
         """
+        (sums,) = cls.each_from_rows(
+            scores, np.zeros(len(scores.logits), np.intp), cells, labels, size=size, owners=1
+        )
+        return sums
+
+    @classmethod
+    def each_from_rows(
+        cls,
+        scores: RowScores,
+        owner: NDArray[np.intp],
+        cells: ArrayLike,
+        labels: ArrayLike,
+        *,
+        size: int,
+        owners: int,
+    ) -> list[ScoreSums]:
+        """Sum over the rows of each owner, in their order; else as `from_rows`.
+
+        Parameters
+        ----------
+        owner
+            Whose each row is (0 … owners − 1).
+
+        Examples
+        --------
+        >>> scores, owner = RowScores.from_logits([-1, 2, 1]), np.array([1, 0, 1])
+        >>> sums = ScoreSums.each_from_rows(scores, owner, [0, 0, 0], [0, 1, 1], size=1, owners=2)
+        >>> [each.counts.tolist() for each in sums]
+        [[[0, 1]], [[1, 1]]]
+        """
         y, cell = binary_column(labels, "labels"), np.asarray(cells, dtype=np.intp)
         if not len(y) == len(cell) == len(scores.logits):
             raise DataError(
@@ -181,31 +226,32 @@ class ScoreSums:
                 "give one of each per row"
             )
         finite = np.isfinite(scores.logits) & np.isfinite(scores.losses).all(axis=1)
-        y, cell, scores = y[finite], cell[finite], scores[finite]
-        stratum, p = 2 * cell + y, scores.probabilities
+        y, cell, owner, scores = y[finite], cell[finite], owner[finite], scores[finite]
+        stratum, p = 2 * (owner * size + cell) + y, scores.probabilities
         # A probability on an edge is in the upper bin.
         bins = np.minimum((p * CALIBRATION_BINS).astype(np.intp), CALIBRATION_BINS - 1)
-        place, shape = stratum * CALIBRATION_BINS + bins, (size, 2, CALIBRATION_BINS)
+        place, shape = stratum * CALIBRATION_BINS + bins, (owners, size, 2, CALIBRATION_BINS)
         row_losses = scores.losses[np.arange(len(y)), y]
-        return cls(
-            ScoreHistogram.from_logits(scores.logits, cell, y, size=size, bins=LOGIT_BINS),
-            rows=np.bincount(place, minlength=math.prod(shape)).astype(np.int64).reshape(shape),
-            sums=np.bincount(place, p, math.prod(shape)).astype(np.float64).reshape(shape),
-            losses=np.bincount(stratum, row_losses, 2 * size).astype(np.float64).reshape(size, 2),
+        rows = np.bincount(place, minlength=math.prod(shape)).astype(np.int64)
+        sums = np.bincount(place, p, math.prod(shape)).astype(np.float64)
+        losses = np.bincount(stratum, row_losses, math.prod(shape[:3])).astype(np.float64)
+        histograms = ScoreHistogram.each_from_logits(
+            scores.logits, owner, cell, y, size=size, bins=LOGIT_BINS, owners=owners
         )
+        tables = rows.reshape(shape), sums.reshape(shape), losses.reshape(shape[:3])
+        return list(map(cls, histograms, *tables))
 
     @classmethod
     def by_client(
         cls, scores: RowScores, rows: CodedRows, labels: NDArray[np.intp]
     ) -> dict[str, ScoreSums]:
         """Sum over each client's rows whose label is 0 or 1."""
-        size, sums = Cells(rows.attributes).size, {}
-        for client, name in enumerate(rows.clients):
-            chosen = (rows.client == client) & (labels < 2)
-            sums[name] = cls.from_rows(
-                scores[chosen], rows.cell[chosen], labels[chosen], size=size
-            )
-        return sums
+        chosen, size = labels < 2, Cells(rows.attributes).size
+        owner, cell = rows.client[chosen], rows.cell[chosen]
+        sums = cls.each_from_rows(
+            scores[chosen], owner, cell, labels[chosen], size=size, owners=len(rows.clients)
+        )
+        return dict(zip(rows.clients, sums, strict=True))
 
     @property
     def counts(self) -> NDArray[np.int64]:

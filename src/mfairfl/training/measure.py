@@ -64,28 +64,33 @@ def score_sums(
         Whether one of a probe's models is drawn for each decision; else they answer with the
         mean of their probabilities.
     """
-    counted = []
+    counted: list[ScoreSums] = []
     for part in _bounded(probes):
-        for probe, scores in zip(part, _row_scores(part, model, store, drawn), strict=True):
-            strata = store.strata[probe.rows.start : probe.rows.stop].numpy()
-            disclosed = strata < 2 * store.cells
-            cells, y = strata[disclosed] // 2, strata[disclosed] % 2
-            counted.append(ScoreSums.from_rows(scores[disclosed], cells, y, size=store.cells))
+        scores, strata = _row_scores(part, model, store, drawn), store.strata.numpy()
+        strata = strata[_row_numbers(part)]
+        owner = np.repeat(np.arange(len(part)), [len(probe.rows) for probe in part])
+        disclosed = strata < 2 * store.cells
+        cells, y = strata[disclosed] // 2, strata[disclosed] % 2
+        counted += ScoreSums.each_from_rows(
+            scores[disclosed], owner[disclosed], cells, y, size=store.cells, owners=len(part)
+        )
     return counted
 
 
-def _row_scores(
-    probes: Sequence[Probe], model: Model, store: RowStore, drawn: bool
-) -> Iterator[RowScores]:
-    """Yield the scores of every probe's rows."""
+def _row_scores(probes: Sequence[Probe], model: Model, store: RowStore, drawn: bool) -> RowScores:
+    """Return the scores of all probes' rows, one probe after the other."""
     if not drawn:
-        yield from map(RowScores.from_logits, logits(probes, model, store))
-        return
+        count = sum(len(probe.rows) for probe in probes)
+        return RowScores.from_logits(_joined_logits(probes, model, store)[:count].numpy())
     members = [np.atleast_2d(probe.weights) for probe in probes]
     single = [Probe(m, p.rows) for p, models in zip(probes, members, strict=True) for m in models]
     z = iter(logits(single, model, store))
-    for probe, models in zip(probes, members, strict=True):
-        yield RowScores.of_mixture(np.stack([next(z).numpy() for _ in models]), _shares(probe))
+    return RowScores.joined(
+        [
+            RowScores.of_mixture(np.stack([next(z).numpy() for _ in models]), _shares(probe))
+            for probe, models in zip(probes, members, strict=True)
+        ]
+    )
 
 
 def logits(probes: Sequence[Probe], model: Model, store: RowStore) -> list[Tensor]:
