@@ -7,6 +7,7 @@ import io
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    for row in (head, *rows):
+    for row in chain([head], rows):
         writer.writerow([formula_safe(cell) if isinstance(cell, str) else cell for cell in row])
     return text.getvalue()
 

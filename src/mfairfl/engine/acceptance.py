@@ -264,8 +264,8 @@ def measurement_faults(
     if not clients:
         return {}
     names, faults = list(clients), dict[str, str]()
-    rows = np.stack([enrolled.get(name, sums.counts) for name, sums in clients.items()])
-    tables = {key: np.stack([getattr(c, key) for c in clients.values()]) for key in SUMS}
+    rows = np.array([enrolled.get(name, sums.counts) for name, sums in clients.items()])
+    tables = Statistics.tables(clients.values())
     joined = Statistics(**{key: table.reshape(-1, 2) for key, table in tables.items()})
     with np.errstate(invalid="ignore", over="ignore"):  # numbers may be anything
         checks = _checks(joined, rows.reshape(-1, 2), at_half)

@@ -156,20 +156,22 @@ class LocalClients:
         return self._train({i: ask for i, ask in asks.items() if isinstance(ask, Train)})
 
     def _measure(self, asks: Mapping[int, Measure]) -> Mapping[int, Mapping[str, Answer]]:
-        places: list[tuple[int, str, int, Split]] = []
+        places: list[tuple[int, int, Split, list[str]]] = []
         probes: list[Probe] = []
         for i, ask in asks.items():
             run = self._runs[i]
             for (m, weights), split in product(enumerate(ask.weights), ask.splits):
-                for client in ask.asked(run.rows[split]):
-                    places.append((i, client, m, split))
-                    probes.append(_probe(run, ask, weights, split, client))
+                clients = ask.asked(run.rows[split])
+                places.append((i, m, split, clients))
+                probes += [_probe(run, ask, weights, split, client) for client in clients]
         count = partial(measure, model=self._model, store=self._store)
-        measured = self._executor.run(count, probes, _sizes(probes))
+        measured = iter(self._executor.run(count, probes, _sizes(probes)))
         answers: dict[int, dict[str, Measures]] = {i: {} for i in asks}
-        for (i, client, m, split), sums in zip(places, measured, strict=True):
-            models = answers[i].setdefault(client, tuple({} for _ in asks[i].weights))
-            models[m][split] = sums
+        for i, m, split, clients in places:
+            for client in clients:
+                if client not in answers[i]:
+                    answers[i][client] = tuple({} for _ in asks[i].weights)
+                answers[i][client][m][split] = next(measured)
         return answers
 
     def _score(self, run: RunRows, ask: Score) -> Mapping[str, Answer]:

@@ -7,7 +7,7 @@ is a set of cells, and whatever is known per (cell, label) is known for every gr
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, product
 
@@ -156,12 +156,14 @@ class Statistics:
     losses: Floats
 
     def __post_init__(self) -> None:
-        shape = np.shape(self.counts)
-        for name in SUMS:
-            value = np.asarray(getattr(self, name), dtype=np.float64)
-            if value.shape != shape or len(shape) != 2 or shape[1] != 2:
+        shape = len(self.counts), 2
+        for name in SUMS:  # of thousands of clients: only what is not float64 yet is set again
+            given = getattr(self, name)
+            value = np.asarray(given, dtype=np.float64)
+            if value.shape != shape:
                 raise DataError(f"statistics: {name} has shape {value.shape}; expected (cells, 2)")
-            object.__setattr__(self, name, value)
+            if value is not given:
+                object.__setattr__(self, name, value)
 
     @classmethod
     def from_rows(
@@ -196,6 +198,19 @@ class Statistics:
             losses=total(losses),
         )
 
+    @staticmethod
+    def tables(parts: Collection[Statistics], names: Sequence[str] = SUMS) -> dict[str, Floats]:
+        """Return the sums of these names of all parts, (parts, C, 2) each.
+
+        Examples
+        --------
+        >>> one = Statistics(**dict.fromkeys(SUMS, np.ones((1, 2))))
+        >>> Statistics.tables([one, one, one])["losses"].shape
+        (3, 1, 2)
+        """
+        # Twice as fast as np.stack: parts may be thousands.
+        return {name: np.array([getattr(part, name) for part in parts]) for name in names}
+
     @classmethod
     def total(cls, parts: Sequence[Statistics]) -> Statistics:
         """Return the sum of all parts, added one after the other.
@@ -212,9 +227,9 @@ class Statistics:
                 f"statistics of {' and '.join(map(str, sizes))} cells cannot be added; use the "
                 "same sensitive attributes"
             )
-        stacks = {name: np.stack([getattr(part, name) for part in parts]) for name in SUMS}
+        tables = cls.tables(parts)
         # Along the first axis numbers are added in their order, as a loop would.
-        return cls(**{name: np.add.reduce(stack, axis=0) for name, stack in stacks.items()})
+        return cls(**{name: np.add.reduce(table, axis=0) for name, table in tables.items()})
 
     @classmethod
     def pooled(cls, clients: Mapping[str, Statistics]) -> Statistics:

@@ -200,8 +200,8 @@ class Tally:
     ) -> Tally:
         """Return the counts behind each client's sums, clients in name order."""
         names = sorted(clients)
-        rows = np.stack([clients[name].counts for name in names])
-        positives = np.stack([clients[name].positives for name in names])
+        parts = [clients[name] for name in names]
+        rows, positives = Statistics.tables(parts, ("counts", "positives")).values()
         counts = np.stack([rows - positives, positives], axis=-1)
         whole = np.rint(counts)
         # Randomised thresholds give expected counts.

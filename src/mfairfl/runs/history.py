@@ -98,59 +98,58 @@ class History:
         row: dict[str, Any] = {"round": record.round, "lr": record.lr}
         row |= round_numbers(setup, record)
         row["log"] = json.dumps(record.log, sort_keys=True) if record.log else ""
-        _append(self._rounds, [row])
+        _append(self._rounds, {name: [value] for name, value in row.items()})
         failpoint("history.rounds", record.round)
-        _append(self._clients, _client_rows(setup, record))
+        _append(self._clients, _client_columns(setup, record))
         failpoint("history.clients", record.round)
 
 
-def _client_rows(setup: Setup, record: RoundRecord) -> list[dict[str, Any]]:
-    """Return a row for every client; the trainer of pooled rows, which is none, has one too.
+def _client_columns(setup: Setup, record: RoundRecord) -> dict[str, Sequence[Any]]:
+    """Return the columns of clients.csv; the trainer of pooled rows, no client, has a row too.
 
     Where a client was not measured, its loss and accuracy are empty. Of thousands of clients most
     may rest: where not all take part, those that neither did nor were measured have no row.
     """
     enrolled = setup.enrolled.get("train", {})
     together = [name for name in setup.summary.counts if name not in enrolled]
-    columns = {split: _client_numbers(record, split, together) for split in setup.splits}
-    rows = []
-    for name in _involved(setup, record) or sorted({*enrolled, *together}):
-        row: dict[str, Any] = {
-            "round": record.round,
-            "client": name,
-            "coefficient": record.coefficients.get(name),
-            "update_norm": record.norms.get(name),
-            "set_aside": record.set_aside.get(name, ""),
-            "clipped": record.clipped.get(name),
-        }
-        for split, numbers in columns.items():
-            counts = setup.enrolled[split]
-            size = sum(counts.values()) if name in together else counts[name]
-            loss, accuracy = numbers.get(name, (None, None))
-            row[f"{split}_rows"] = int(np.sum(size))
-            row[f"{split}_loss"], row[f"{split}_accuracy"] = loss, accuracy
-        rows.append(row)
-    return rows
+    names = _involved(setup, record) or sorted({*enrolled, *together})
+    columns: dict[str, Sequence[Any]] = {
+        "round": [record.round] * len(names),
+        "client": names,
+        "coefficient": [record.coefficients.get(name) for name in names],
+        "update_norm": [record.norms.get(name) for name in names],
+        "set_aside": [record.set_aside.get(name, "") for name in names],
+        "clipped": [record.clipped.get(name) for name in names],
+    }
+    for split in setup.splits:
+        counts = setup.enrolled[split]
+        whole = {name: np.sum(list(counts.values()), axis=0) for name in together}
+        rows = np.array([whole[name] if name in whole else counts[name] for name in names])
+        losses, accuracies = _client_numbers(record, split, together)
+        columns[f"{split}_rows"] = rows.sum(axis=(1, 2)).astype(np.int64).tolist()
+        columns[f"{split}_loss"] = [losses.get(name) for name in names]
+        columns[f"{split}_accuracy"] = [accuracies.get(name) for name in names]
+    return columns
 
 
 def _client_numbers(
     record: RoundRecord, split: Split, together: Sequence[str]
-) -> dict[str, tuple[float | None, float | None]]:
-    """Return loss and accuracy of each client that was measured, of all in one go."""
+) -> tuple[dict[str, float | None], dict[str, float | None]]:
+    """Return the losses and the accuracies of the clients that were measured, all in one go."""
     measured = dict(record.measured.get(split, {}))
     measured |= {name: Statistics.pooled(measured) for name in together if measured}
     if not measured:
-        return {}
-    counts, positives, losses = (
-        np.stack([getattr(sums, part) for sums in measured.values()])
-        for part in ("counts", "positives", "losses")
-    )
+        return {}, {}
+    names = "counts", "positives", "losses"
+    counts, positives, losses = Statistics.tables(measured.values(), names).values()
     rows = counts.sum(axis=(1, 2))
     right = (counts[..., 0] - positives[..., 0] + positives[..., 1]).sum(axis=1)
     with np.errstate(invalid="ignore"):  # without rows both are undefined
-        loss, accuracy = losses.sum(axis=(1, 2)) / rows, right / rows
-    pairs = zip(loss.tolist(), accuracy.tolist(), strict=True)
-    return {name: (_defined(a), _defined(b)) for name, (a, b) in zip(measured, pairs, strict=True)}
+        means = losses.sum(axis=(1, 2)) / rows, right / rows
+    loss, accuracy = (
+        dict(zip(measured, map(_defined, mean.tolist()), strict=True)) for mean in means
+    )
+    return loss, accuracy
 
 
 def _involved(setup: Setup, record: RoundRecord) -> list[str]:
@@ -161,8 +160,8 @@ def _involved(setup: Setup, record: RoundRecord) -> list[str]:
     return sorted({*record.coefficients, *record.set_aside, *measured})
 
 
-def _append(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    table = csv_text(list(rows[0]), [list(row.values()) for row in rows])
+def _append(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
+    table = csv_text(list(columns), zip(*columns.values(), strict=True))
     with naming(path), path.open("a", encoding="utf-8", newline="") as file:
         without_head = table.partition("\n")[2]
         file.write(table if file.tell() == 0 else without_head)
