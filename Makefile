@@ -54,7 +54,7 @@ wide: $(VENV)/.dev ## rows with hundreds of categories beside a narrow form; kep
 	$(ONE_THREAD) $(BIN)/python benchmarks/wide.py $(if $(FILE),"$(FILE)",> benchmarks/wide.txt)
 	$(if $(FILE),,$(ONE_THREAD) $(BIN)/python benchmarks/wide.py --layer >> benchmarks/wide.txt && cat benchmarks/wide.txt)
 
-scale: $(VENV)/.dev ## clients at rest, two workers, the default run beside version 0.5.0 (minutes, on a quiet machine)
+scale: $(VENV)/.dev ## clients at rest and measured, two workers, the default run beside version 0.5.0 (minutes, on a quiet machine)
 	test -d .base-0.5.0 || git worktree add --detach .base-0.5.0 dbf6acc
 	$(ONE_THREAD) $(BIN)/python benchmarks/scale.py --base .base-0.5.0 > benchmarks/scale.txt
 	cat benchmarks/scale.txt

@@ -3,13 +3,16 @@
 resting   A round of FedAvg with 50 clients of 20 rows drawn out of 500, 5,000 and 20,000, output
           rule `last`, between two full measurements, files written. It must not grow with the
           number of clients that rest.
+measured  The same out of 200 and 4,000, with all clients measured every 10 rounds: the mean round,
+          and what a full measurement and its files cost, in rounds between two of them. Aim: the
+          mean round grows at most 8 times.
 workers   One run with one and with two workers, 47 clients and 5; the models must be the same.
           Aims: 1.6 × and 1.3 ×.
 adult     `mfairfl train --data adult --heterogeneity high`, from start to table, in processor
           time, beside another checkout of mfairfl (`--base DIR`). Aim: at most half of 0.5.0.
 
-Times are the best of alternating repetitions. Growth and the version before are in processor
-seconds, workers in wall-clock seconds: for those the machine must be at rest.
+Times of workers and versions are the best of alternating repetitions. Workers are in wall-clock
+seconds, for which the machine must be at rest, all else in processor seconds.
 """
 
 from __future__ import annotations
@@ -33,6 +36,9 @@ from mfairfl.data import Federation, Table, Task, table_from_frame
 DRAWN, ROWS = 50, 20
 CLIENTS = (500, 5_000, 20_000)
 ROUNDS = 12
+MEASURED = (200, 4_000)
+EVERY, CYCLES = 10, 12  # rounds from one full measurement to the next, and how many of these
+SECTIONS = ("resting", "measured", "workers", "adult")
 AIMS = {47: 1.6, 5: 1.3}
 
 
@@ -71,23 +77,22 @@ def people(clients: int) -> Table:
     )
 
 
-def round_of(table: Table, clients: int) -> float:
-    """Return the median processor time of a round between two full measurements."""
+def seconds_of_rounds(clients: int, rounds: int, every: int) -> np.ndarray:
+    """Return the processor time of each round, all clients measured before and after the last."""
     watch = RoundTimes()
     with tempfile.TemporaryDirectory() as folder:
         mfairfl.train(
-            table,
+            people(clients),
             strategy="fedavg",
-            rounds=ROUNDS,
+            rounds=rounds,
             local_epochs=1,
             batch_size=32,
             out=Path(folder) / "run",
             callbacks=[watch],
             workers=1,
-            **{"training.participation": DRAWN / clients, "training.evaluate_every": ROUNDS},
+            **{"training.participation": DRAWN / clients, "training.evaluate_every": every},
         )
-    # The first is a full measurement, and pays for what is laid out once; so does the last.
-    return float(np.median(watch.seconds[3:-1]))
+    return np.array(watch.seconds)
 
 
 def resting() -> None:
@@ -95,9 +100,27 @@ def resting() -> None:
     print(f"A round of {DRAWN} clients × {ROWS} rows, between two full measurements:")
     first = 0.0
     for clients in CLIENTS:
-        seconds = round_of(people(clients), clients)
+        # The first is a full measurement, and pays for what is laid out once; so does the last.
+        seconds = float(np.median(seconds_of_rounds(clients, ROUNDS, ROUNDS)[3:-1]))
         first = first or seconds
         print(f"{clients:>7,} clients  {1e3 * seconds:7.1f} ms  {seconds / first:5.2f} ×")
+
+
+def measured() -> None:
+    """Print what full measurements add to that."""
+    print(f"\nA round of {DRAWN} clients × {ROWS} rows, all measured every {EVERY} rounds:")
+    first, rounds = 0.0, CYCLES * EVERY
+    for clients in MEASURED:
+        # Files are written after a round, so they are part of the next one's time.
+        seconds = seconds_of_rounds(clients, rounds + 3, EVERY)[2 : rounds + 2]
+        between, mean = float(np.median(seconds)), float(seconds.mean())
+        full = EVERY * (mean - between)
+        first = first or mean
+        print(
+            f"{clients:>7,} clients  {1e3 * mean:7.1f} ms  {mean / first:5.2f} ×  "
+            f"between {1e3 * between:5.1f} ms  a full measurement {1e3 * full:6.1f} ms = "
+            f"{full / between:4.1f} rounds"
+        )
 
 
 # ------------------------------------------------------------------ workers
@@ -171,13 +194,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--base", type=Path, help="a checkout of the version before")
-    parser.add_argument("--only", nargs="+", choices=["resting", "workers", "adult"])
+    parser.add_argument("--only", nargs="+", choices=SECTIONS)
     given = parser.parse_args()
-    wanted = given.only or ["resting", "workers", "adult"]
+    wanted = given.only or SECTIONS
     load = os.getloadavg()[0]
     print(f"{len(os.sched_getaffinity(0))} processors, load average {load:.1f} at the start\n")
     if "resting" in wanted:
         resting()
+    if "measured" in wanted:
+        measured()
     if "workers" in wanted:
         workers(given.repeats)
     if "adult" in wanted and given.base is not None:
