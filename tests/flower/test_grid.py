@@ -24,9 +24,11 @@ from mfairfl.coordinator.transport import drive
 from mfairfl.data import EncoderConfig, Task, partition, table_from_frame
 from mfairfl.deployment.silo_app import app
 from mfairfl.engine.embedded import splits_of, summarize
+from mfairfl.engine.output import Output
 from mfairfl.engine.state import Absent, Refusal
 from mfairfl.errors import ConfigError, FederationError, MessageError
 from mfairfl.fairness.constraints import Goal
+from mfairfl.fairness.fitting import Demand
 from mfairfl.flower.records import from_records, to_records
 from mfairfl.silo.silo_file import load_silo
 from mfairfl.strategies import available, create
@@ -66,14 +68,14 @@ def embedded(encoder=None):
     return partition(table, "column", seed=TERMS.seed, encoder=encoder)
 
 
-def over_flower(name, grid, rounds=2, minimum=3, terms=TERMS):
+def over_flower(name, grid, rounds=2, minimum=3, terms=TERMS, output=None):
     transport = transport_over(grid, NAMES)
     names = transport.wait_for(["east", "north", "west"], minimum=minimum, seconds=0)
     enrolled = enrol(transport, names, terms, minimum=minimum)
     summary = Summary(counts=enrolled.counts["train"], attributes=enrolled.attributes, goal=GOAL)
     inputs = len(enrolled.encoder.feature_names)
     setup = fed.enrolled_setup(name, summary, inputs, ("train", "test"), TERMS)
-    setup = replace(setup, rounds=rounds)
+    setup = replace(setup, rounds=rounds, output=output or setup.output)
     state = fed.first(setup)
     return drive(setup, state, transport, minimum=min(minimum, 2)), state
 
@@ -85,6 +87,21 @@ def test_every_strategy_ends_where_the_embedded_engine_ends(name, nodes):
     setup = fed.enrolled_setup(name, summarize(federation, GOAL), inputs, splits, TERMS)
     found, state = over_flower(name, LocalGrid(app, nodes))
     fed.assert_equals_embedded(setup, state, found, fed.run(setup, federation))
+
+
+def test_thresholds_of_clients_end_where_the_embedded_engine_ends(nodes):
+    federation = embedded()
+    inputs, splits = federation.pool.X.shape[1], splits_of(federation)
+    demand = Demand(by="both", local_tolerance=0.2)
+    output = Output(rule="thresholds", tolerance=0.05, demand=demand)
+    setup = fed.enrolled_setup("fedavg", summarize(federation, GOAL), inputs, splits, TERMS)
+    expected = fed.run(replace(setup, output=output), federation)
+    found, state = over_flower("fedavg", LocalGrid(app, nodes), output=output)
+    fed.assert_equals_embedded(setup, state, found, expected)
+    rules = found.served.thresholds, expected[0].served.thresholds
+    assert rules[0].to_json() == rules[1].to_json()
+    assert set(rules[0].clients) == {"east", "north", "west"}
+    assert found.fitted.otherwise == expected[0].fitted.otherwise > 0
 
 
 def test_bins_end_where_the_embedded_engine_ends(nodes):
