@@ -10,6 +10,7 @@ from mfairfl.data import FileFormat, load_dataset
 from mfairfl.deployment.local import run_local, write_audit_deployment, write_deployment
 from mfairfl.deployment.settings import AuditRequest, load_federation
 from mfairfl.errors import ConfigError
+from mfairfl.files import load_toml
 from mfairfl.runs.config import make_config
 from mfairfl.silo.policy import OPEN, Policy, load_policy
 from mfairfl.silo.refusals import require_columns_agreed
@@ -59,6 +60,17 @@ def test_a_folder_in_use_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(ConfigError, match="is not empty and holds no federation"):
         run_local(config(), other, follower=None, say=None, silos=files)
     assert [path.name for path in other.iterdir()] == ["run.json"]
+
+
+@pytest.mark.parametrize(
+    ("stated", "steps"), [({}, 200), ({"rounds": 40}, 80), ({"rounds": 9}, 18)]
+)
+def test_silos_agree_to_as_many_steps_of_a_literal_preset(tmp_path, stated, steps):
+    preset = {"strategy": {"name": "mfairfl-paper"}, "training": stated}
+    made = make_config(ADULT | preset)
+    file = write_deployment(made, tmp_path / "run", silos=None, deadline=9)
+    agreed = load_toml(file.parent / "run.toml")
+    assert make_config(agreed).server_rounds() == made.server_rounds() == steps
 
 
 def test_file_format_reaches_the_silos(tmp_path):

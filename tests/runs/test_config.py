@@ -115,6 +115,24 @@ def test_defaults_are_those_of_the_design():
     assert config.fairness.tolerance is None
 
 
+@pytest.mark.parametrize("name", ["mfairfl-paper", "fpfl-paper"])
+def test_a_literal_preset_takes_its_own_steps_unless_rounds_are_stated(name):
+    def steps(**training):
+        values = {"strategy": {"name": name}, "training": training}
+        config = make_config(values)
+        # A dump states the rounds: whoever reads it runs the same.
+        assert make_config(config.model_dump()).server_rounds() == config.server_rounds()
+        return config.server_rounds()
+
+    assert steps() == steps(local_epochs=1) == steps(local_epochs=5) == 200
+    assert steps(local_epochs=3) == 201  # no fewer
+    assert steps(rounds=40) == 80
+    assert steps(rounds=3, local_epochs=5) == 15
+    assert steps(rounds=0) == 0
+    local = {"strategy": {"name": name, "update": "local"}}
+    assert make_config(local).server_rounds() == 40
+
+
 def test_one_name_may_stand_for_several():
     config = make_config(
         {"fairness": {"notion": "eo", "sensitive": "sex"}, "data": {"sensitive": "sex"}}

@@ -30,6 +30,7 @@ from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Goal
 from mfairfl.geometry import diminish_conflicts
 from mfairfl.randomness import stream
+from mfairfl.runs.config import make_config
 from mfairfl.strategies import create
 from mfairfl.training.plan import Prices, Recipe
 from rounds import a_round, close, measurement, report
@@ -700,6 +701,24 @@ def test_the_literal_reading_takes_a_server_step_for_every_local_epoch():
     for name, steps in {"mfairfl-paper": 6, "mfairfl": 2}.items():
         run = mfairfl.train(fed.people_table(), strategy=name, **options)
         assert run.record.rounds == steps
+
+
+def test_the_literal_reading_takes_the_paper_s_steps_and_serves_the_last():
+    for name in ("mfairfl-paper", "fpfl-paper"):
+        assert create(name).card.server_steps == 10 * 20
+        assert create(name).card.usual_rule == "last"
+        for other in (create(name, update="local"), create(name, multiplier="signed")):
+            assert other.card.server_steps is None
+            assert other.card.usual_rule == "select"
+    small = {"strategy": "mfairfl-paper", "hidden": (4,)}
+    run = mfairfl.train(fed.people_table(), **small)
+    assert run.record.rounds == 200
+    assert run.record.served.names == ("round 200",)
+    # What the record states gives the same run again, and so does a strategy object.
+    again = make_config(run.record.config)
+    assert (again.training.rounds, again.server_rounds()) == (100, 200)
+    one = mfairfl.train(fed.people_table(), **small | {"strategy": create("mfairfl-paper")})
+    assert one.record.metrics == run.record.metrics
 
 
 def test_ten_rounds_of_twenty_epochs_have_multiplier_steps_inside(federation):

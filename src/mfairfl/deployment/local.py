@@ -185,7 +185,10 @@ def write_deployment(
     if "robust" not in config.model_fields_set:  # silos may lie
         robust = recommended(config.strategy.create().card)
         plain = plain.model_copy(update={"robust": robust})
-    run = tomli_w.dumps(plain.model_dump(mode="json", exclude_none=True, exclude_defaults=True))
+    values = plain.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    # Left out, as a default, a literal preset would take its own number of server steps.
+    values.setdefault("training", {})["rounds"] = plain.training.rounds
+    run = tomli_w.dumps(values)
     path = folder / "run.toml"
     if path.exists() and path.read_text(encoding="utf-8") != run:
         raise ConfigError(f"{out}: holds another federation; choose another --out")

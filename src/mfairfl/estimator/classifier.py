@@ -122,7 +122,7 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     notion : str, Notion, or several
         What is to be equal between groups: dp, eo, eopp, ap, or notions of your own.
     rounds, local_epochs, hidden, batch_size, lr, weight_decay
-        Budget, model and recipe; the defaults are those of `mfairfl.train`.
+        Budget, model and recipe; the defaults are those of `mfairfl.train`, and so is None.
     tolerance : float, optional
         Largest violation that is acceptable: training and the output rule aim below it, by a
         margin for the number of rows. None: training aims at 0, and the output rule allows 0.005,
@@ -188,7 +188,7 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         strategy: str | Strategy = "auto",
         *,
         notion: str | Notion | Sequence[str | Notion] = "demographic_parity",
-        rounds: int = _TRAINING.rounds,
+        rounds: int | None = None,
         local_epochs: int = _TRAINING.local_epochs,
         hidden: Sequence[int] = _MODEL.hidden,
         batch_size: int = _TRAINING.batch_size,

@@ -81,7 +81,7 @@ class SavedParameters(StrictModel):
 
     strategy: str
     notion: str | tuple[str, ...]
-    rounds: int
+    rounds: int | None
     local_epochs: int
     hidden: tuple[int, ...]
     batch_size: int

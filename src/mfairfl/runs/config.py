@@ -3,6 +3,7 @@
 Unknown keys are refused with the nearest known one; every error names the file and the key.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
@@ -146,7 +147,7 @@ class TrainingConfig(DocumentedModel):
     """The budget and the recipe that every method shares."""
 
     rounds: int = Field(default=40, ge=0)
-    """Communication rounds."""
+    """Communication rounds; unless they are stated, a literal preset takes its own steps."""
     local_epochs: int = Field(default=2, ge=1)
     """Local epochs per round."""
     batch_size: int = Field(default=512, ge=1)
@@ -414,10 +415,32 @@ class Config(DocumentedModel):
 
 
 def make_config(values: Mapping[str, Any], source: str = "configuration") -> Config:
-    """Validate a nested mapping; errors are one line starting with `source`."""
+    """Validate a nested mapping; errors are one line starting with `source`.
+
+    Where no rounds are stated, a literal preset gets its own number of server steps.
+
+    Examples
+    --------
+    >>> literal = {"strategy": {"name": "mfairfl-paper"}}
+    >>> make_config(literal).server_rounds()
+    200
+    >>> make_config({**literal, "training": {"rounds": 3}}).server_rounds()
+    6
+    """
     try:
-        return Config.model_validate(values)
+        return _with_own_steps(Config.model_validate(values))
     except pydantic.ValidationError as error:
         raise ConfigError(f"{source}: {first_problem(error, Config)}") from None
     except MfairflError as error:
         raise ConfigError(f"{source}: {error}") from None
+
+
+def _with_own_steps(config: Config) -> Config:
+    """Return the configuration with the rounds of a literal preset, unless rounds are stated."""
+    training, steps = config.training, config.strategy.create().card.server_steps
+    if steps is None or "rounds" in training.model_fields_set:
+        return config
+    # The record then states what is run, and what it says is not derived again.
+    rounds = math.ceil(steps / training.local_epochs)
+    own = training.model_copy(update={"rounds": rounds})
+    return config.model_copy(update={"training": own})

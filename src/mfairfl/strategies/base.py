@@ -58,6 +58,9 @@ class Card:
     steps : {"local", "gradient", "none"}
         What a round is: local epochs at every client, or one full-batch gradient, or no
         training. A method of gradients takes a server step for every local epoch of the others.
+    server_steps : int, optional
+        How many server steps a method of gradients takes unless rounds are stated; None: as many
+        as the others' budget has local epochs.
     keeps : tuple of {"model", "control", "multipliers"}
         What clients keep between rounds: models of their own, control variates (of which they send
         the change), multipliers. What is kept never leaves them.
@@ -89,6 +92,7 @@ class Card:
     shares: Weights = "size"
     starts: Literal["random", "constant"] = "random"
     steps: Literal["local", "gradient", "none"] = "local"
+    server_steps: int | None = None
     keeps: tuple[Literal["model", "control", "multipliers"], ...] = ()
     moves_every: int | None = None
     constrained: bool = False

@@ -15,7 +15,7 @@ Update, every round: d from the clients' summed counts at w_t, then
 w_{t+1} = w_t − η Σ (n_k/n) ∇J_k (`update = "gradient"`), or = w_t − Σ (n_k/n) (w_t − w_k) after E
 local epochs on J_k (`update = "local"`). Σ (n_k/n) ∇J_k is exactly ∇L + Σ_j (λ_j + c h_j) ∇h_j.
 
-Deviations (each is a hyper-parameter; `fpfl-paper` is the literal reading):
+Deviations (each is a hyper-parameter):
 - Clients train local epochs under the shared recipe; the paper takes one gradient a round.
 - Multipliers are signed and follow thresholded rates (`prices.driven_by`). λ on |d| can only grow
   and flips sign as a whole when d does; with local epochs in between it swings and costs accuracy.
@@ -25,6 +25,9 @@ Deviations (each is a hyper-parameter; `fpfl-paper` is the literal reading):
   for every group; the server's sum is the same. A new λ counts in the round that it is made in.
 - Without the paper's clipping and noise. The server needs weighted sums alone, so a secure sum
   would do.
+
+`fpfl-paper` is the literal reading, but for the last two. Unless rounds are stated it takes 200
+server steps, as `mfairfl-paper` does, and serves the last model; η = .3 and γ = .05 as there.
 """
 
 from dataclasses import dataclass, field, replace
@@ -35,7 +38,7 @@ import numpy as np
 from mfairfl.fairness.cells import Statistics
 from mfairfl.geometry.gram import Floats
 from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Summary, parameter
-from mfairfl.strategies.lagrangian import Lagrangian
+from mfairfl.strategies.lagrangian import LITERAL_STEPS, Lagrangian
 from mfairfl.training.plan import Job, Prices, Reports, as_table
 
 
@@ -69,12 +72,15 @@ class FPFL(Strategy):
     @property
     def card(self) -> Card:
         """The paper's form steps by gradients."""
+        literal = self.update == "gradient" and self.multiplier == "paper"
         return Card(
             title="Damped multipliers on pooled gaps",
             paper="Rodríguez-Gálvez 2021",
             protects="groups",
             steps=self.update,
+            server_steps=LITERAL_STEPS if literal else None,
             constrained=True,
+            output="last" if literal else None,
         )
 
     def start(self, summary: Summary) -> State:

@@ -26,6 +26,9 @@ from mfairfl.geometry.gram import Floats
 from mfairfl.strategies.base import Summary
 from mfairfl.training.plan import Controller, Prices, dead_zone
 
+LITERAL_STEPS = 200
+"""Server steps of the literal readings: 10 rounds of 20 epochs, the budget of Su et al. 2024."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lagrangian:
