@@ -26,7 +26,6 @@ SETTINGS: dict[str, Any] = {
     "lr": 5e-3,
     "weight_decay": 1.0,
     "seed": 3,
-    "fairness.dead_zone": 0.0,
     "training.optimizer": "adamw",
     "training.lr_final": 1e-4,
     "training.schedule": "cosine",
