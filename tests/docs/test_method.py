@@ -96,7 +96,7 @@ def test_commands_run(command, small, capsys):
 def test_commands_of_the_page_do_not_share_a_folder():
     """Different settings into one folder would be refused."""
     names = [re.findall(r"--(?:out|strategy) (\S+)", command)[-1] for command in COMMANDS]
-    assert len(COMMANDS) == 10
+    assert len(COMMANDS) == 13
     assert len(set(names)) == len(names)
 
 
