@@ -224,12 +224,13 @@ def fit_thresholds(
     counts = _Counts.of(parts, constraints, demand)
     if not counts.programme.blocks:
         return FittedThresholds(thresholds=usual)
-    solution, bounds, enlargement = _solved(counts, constraints, demand)
+    solution, enlargement = _solved(counts, constraints, demand)
     rules = _rules(counts, solution, usual, by_group=demand.reads_group)
     thresholds = rules[0]
     if demand.reads_client:
         thresholds = replace(usual, clients=dict(zip(clients, rules, strict=True)))
-    excess = float(counts.programme.excess(bounds, solution).max(initial=0.0))
+    asked = _bounds(counts, constraints, demand, versions=1).raised(np.array(-enlargement))
+    excess = float(counts.programme.excess(asked, solution).max(initial=0.0))
     chance = np.array([rule.bin_chances(part) for rule, part in zip(rules, parts, strict=True)])
     rows = np.array([part.counts.sum(axis=1) for part in parts]) / everyone.rows.sum()
     others = (chance.sum(axis=0) - chance) / max(len(parts) - 1, 1)
@@ -348,12 +349,10 @@ def _alike(rows: Floats) -> Floats:
     return np.asarray(within / np.maximum(between, within / _MOST_ALIKE + 1e-12))
 
 
-def _solved(
-    counts: _Counts, constraints: Constraints, demand: Demand
-) -> tuple[Solution, Bounds, float]:
-    """Return the best thresholds, the bounds that they were to meet, and their enlargement."""
+def _solved(counts: _Counts, constraints: Constraints, demand: Demand) -> tuple[Solution, float]:
+    """Return the best thresholds, and by how much the bounds had to be enlarged for them."""
     programme, start, enlargement = counts.programme, None, 0.0
-    bounds = _bounds(counts, constraints, demand)
+    bounds = _bounds(counts, constraints, demand, versions=len(counts.rows))
     if demand.levels_up:
         start = programme.optimum(bounds, np.ones(len(bounds.lowest)), sign=-1)
         enlargement = start.extra if start.extra > _ROUNDING else 0.0
@@ -362,8 +361,7 @@ def _solved(
             "output: no thresholds meet all bounds; they can be met if each is enlarged by "
             f"{enlargement:.4f}: relax = true (--relax) does so"
         )
-    bounds = bounds.raised(np.array(-enlargement))
-    required = bounds
+    required = bounds = bounds.raised(np.array(-enlargement))
     if demand.maximise == "worst_client_accuracy":
         clients = _client_accuracies(counts, 0.0)
         both = _joined([bounds, clients])
@@ -373,17 +371,17 @@ def _solved(
     solution = programme.optimum(required, start=start)
     if not demand.randomise:
         solution = programme.rounded(required, solution)
-    return solution, bounds, enlargement
+    return solution, enlargement
 
 
 # ------------------------------------------------------------------ bounds
 
 
-def _bounds(counts: _Counts, constraints: Constraints, demand: Demand) -> Bounds:
-    """Return all that is asked for as bounds on the selected rows."""
+def _bounds(counts: _Counts, constraints: Constraints, demand: Demand, *, versions: int) -> Bounds:
+    """Return what is asked for as bounds on the selected rows, gaps of the first versions."""
     clients = range(counts.rows.shape[1])
     parts = []
-    for version in range(len(counts.rows)):
+    for version in range(versions):
         parts.append(_gaps(counts, constraints, demand.tolerance, version))
         if (local := demand.local_tolerance) is not None:
             parts += [_gaps(counts, constraints, local, version, client) for client in clients]
