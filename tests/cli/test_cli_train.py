@@ -246,3 +246,33 @@ def test_invalid_policy_is_refused_before_anything_is_written(cli, csv, flags):
     assert "unknown key 'disclosure.min_row': did you mean 'disclosure.min_rows'?" in answer.err
     assert "Traceback" not in answer.err
     assert not Path("other").exists()
+
+
+def test_what_fairness_cost_on_ones_own_file_is_said(cli, csv, flags, tmp_path):
+    answer = cli("train", "--csv", csv, *flags, "--rounds", "6", "--out", "r")
+    ours, theirs = (record_of(tmp_path / folder) for folder in ("r", "r/baseline"))
+    assert (ours["config"]["strategy"]["name"], theirs["config"]["strategy"]["name"]) == (
+        "mfairfl",
+        "fedavg",
+    )
+    told = " ".join(answer.out.split())
+    before, after = (100 * r["metrics"]["test"]["accuracy"] for r in (theirs, ours))
+    assert f"Against fedavg on the same {measured_rows(ours)} test rows, accuracy" in told
+    assert f"from {before:.1f} % to {after:.1f} %" in told
+    assert "worse than under fedavg by more than chance explains" in told
+    assert "baseline: r/baseline/" in answer.out
+    report = cli("report", "r")
+    assert f"Against fedavg on the same {measured_rows(ours)} test rows" in " ".join(
+        report.out.split()
+    )
+
+    silent = cli("train", "--csv", csv, *flags, "--rounds", "6", "--out", "s", "--no-baseline")
+    assert not (tmp_path / "s" / "baseline").exists()
+    assert "fedavg" not in silent.out
+    fedavg = cli("train", "--csv", csv, *flags, "--strategy", "fedavg", "--baseline")
+    assert (fedavg.code, fedavg.err.count("\n")) == (2, 1)
+    assert "leave baseline out" in fedavg.err
+
+
+def measured_rows(record):
+    return sum(client["n"] for client in record["metrics"]["test"]["by_client"].values())

@@ -29,7 +29,7 @@ def test_the_schema_in_the_documentation_is_that_of_the_code():
 
 def test_the_lines_of_the_page_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for name in ("fair", "plain"):
+    for name in ("fair", "other"):
         mfairfl.train(people_table(), strategy="constant", rounds=0, out=f"runs/{name}")
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
     exec(code, {})  # noqa: S102

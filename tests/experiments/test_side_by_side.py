@@ -8,11 +8,12 @@ import pytest
 
 import federations as fed
 import mfairfl
+from counted_runs import decided, write_counted
 from eyes import contrast, drawn_colours, lab
 from finished_runs import cell, drawn, same, write_run
 from mfairfl import compare
 from mfairfl.errors import ConfigError, RunDirectoryError
-from mfairfl.experiments.side_by_side import plot_comparison
+from mfairfl.experiments.side_by_side import Comparison, compare_runs, plot_comparison
 
 
 @pytest.fixture
@@ -148,3 +149,23 @@ def test_references_need_rows_on_file_and_a_study_names_its_own():
         compare([run, run], references=["boosting"])
     with pytest.raises(ConfigError, match=r"references: only with runs"):
         compare({"data": ["adult"], "strategies": ["fedavg"]}, references=["boosting"])
+
+
+def test_what_is_worse_than_in_the_first_run_is_named(tmp_path):
+    cells = {
+        "plain": [decided(1000, 100, 90, of=200), decided(1000, 500, 380, of=400)],
+        "fair": [decided(1000, 300, 190, of=200), decided(1000, 340, 290, of=400)],
+        "same": [decided(1000, 100, 90, of=200), decided(1000, 500, 380, of=400)],
+    }
+    folders = [write_counted(tmp_path / name, table) for name, table in cells.items()]
+    found = compare_runs(folders)
+    assert list(found.worsened) == ["fair", "same"]
+    assert [(x.whom, x.number) for x in found.worsened["fair"]] == [("M", "true_positive_rate")]
+    assert found.worsened["same"] == []
+    assert str(found).splitlines()[-4:] == [
+        "fair, worse than plain by more than chance explains:",
+        "  true positive rate of sex M: 95.0 to 72.5 %",
+        "same, worse than plain by more than chance explains:",
+        "  nothing",
+    ]
+    assert Comparison.model_validate_json(found.model_dump_json()) == found

@@ -14,13 +14,14 @@ from records import CLIENT, make_record
 SEX = Attribute("sex", ("F", "M"))
 
 
-def decided(rows, selected, right=None):
+def decided(rows, selected, right=None, of=None):
     """Label × decision of rows of which so many are selected; `right` of them deserved it.
 
-    Unless said otherwise every decision is right.
+    Unless said otherwise every decision is right; `of` is how many deserve it.
     """
     right = selected if right is None else right
-    return [[rows - selected, selected - right], [0, right]]
+    missed = 0 if of is None else of - right
+    return [[rows - selected - missed, selected - right], [missed, right]]
 
 
 def write_counted(

@@ -39,6 +39,11 @@ PAGES = {
 }
 
 
+def judged(*judgements, worsened=()):
+    headline = rich_report().headline
+    return headline.model_copy(update={"judgements": [*judgements], "worsened": [*worsened]})
+
+
 class Reader(HTMLParser):
     """All elements of a page, and whether they are closed in order."""
 
@@ -229,23 +234,44 @@ def test_an_undefined_number_is_a_dash_with_a_reason():
     ],
 )
 def test_the_badge_is_that_of_the_worst_goal(outcomes, words):
-    assert badge([judgement(outcome) for outcome in outcomes]).words == words
     report = rich_report()
     headline = report.headline.model_copy(
-        update={"judgements": [judgement(outcome) for outcome in outcomes]}
+        update={"judgements": [judgement(outcome) for outcome in outcomes], "worsened": []}
     )
+    assert badge(headline).words == words
     assert f"</span>{words}</p>" in render(report.model_copy(update={"headline": headline}))
 
 
 def test_a_goal_met_for_a_bad_reason_is_not_shown_as_good():
     found = judgement("met").model_copy(update={"caution": "everyone is refused"})
-    assert badge([found]).kind == "open"
-    assert badge([judgement("met")]).kind == "good"
+    assert badge(judged(found)).kind == "open"
+    assert badge(judged(judgement("met"))).kind == "good"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        ("met", "Fairness goal met, but something got worse"),
+        ("not met", "Fairness goal not met"),
+        ("too few rows to tell", "Too few rows to tell"),
+    ],
+)
+def test_a_goal_that_is_met_while_something_got_worse_is_not_shown_as_good(outcome, words):
+    found = badge(judged(judgement(outcome), worsened=rich_report().headline.worsened))
+    assert found.words == words
+    assert found.kind != "good"
+
+
+def test_what_got_worse_is_on_the_first_screen():
+    first = render(rich_report()).partition("<nav")[0]
+    assert "<dt>What got worse</dt><dd>5 numbers are worse than under fedavg" in first
+    assert first.count("<li>true positive rate of client-") == 4
+    assert "<summary>1 more</summary>" in first
 
 
 def test_the_four_badges_differ_in_mark_and_words():
     outcomes = ("met", "not met", "too few rows to tell", "no verdict")
-    badges = [badge([judgement(outcome)]) for outcome in outcomes]
+    badges = [badge(judged(judgement(outcome))) for outcome in outcomes]
     assert len({one.mark for one in badges}) == len({one.words for one in badges}) == 4
 
 

@@ -129,23 +129,57 @@ def test_the_cost_is_the_difference_to_fedavg_on_the_same_rows(two):
     assert report.headline.cost.startswith("Against fedavg on the same 52 test rows, ")
 
 
+def test_the_baseline_in_a_runs_own_folder_is_found(tmp_path):
+    cells = [decided(100, 30, of=40), decided(100, 30, of=40)]
+    fair = write_counted(tmp_path / "fair", cells)
+    write_counted(fair / "baseline", cells, strategy="fedavg", rule="last")
+    report = build_report([fair])
+    assert [one.name for one in report.compared] == ["mfairfl", "fedavg", "constant classifier"]
+    assert report.headline.worse == (
+        "Nothing got worse than under fedavg by more than chance explains: no violation of a "
+        "notion, no group's and no client's accuracy or true positive rate."
+    )
+    other = write_counted(tmp_path / "other", cells, strategy="fedavg", rule="last")
+    assert len(build_report([fair, other]).compared) == 3  # the one that was given is enough
+
+
+def test_a_baseline_on_which_other_rows_were_measured_in_the_end_is_no_measure(tmp_path):
+    fair = write_counted(tmp_path / "fair", [decided(100, 30), decided(100, 30)])
+    plain = write_counted(
+        tmp_path / "plain", [decided(90, 30), decided(100, 30)], strategy="fedavg", rule="last"
+    )
+    headline = build_report([fair, plain]).headline
+    assert "cannot be told: in the end other rows were measured" in headline.worse
+    assert headline.worsened == []
+
+
 def test_who_lost_and_what_it_bought_is_said(tmp_path):
-    # At both clients: of 1,000 women 100 were selected, 300 now; of 1,000 men 500, now 340. All of
-    # them deserve it, and so do 50 women and 160 men who are left out, now 30 and 200.
-    before = [[[850, 0], [50, 100]], [[340, 0], [160, 500]]]
-    after = [[[670, 0], [30, 300]], [[460, 0], [200, 340]]]
+    # At both clients: of 1,000 women 100 were selected, 300 now; of 1,000 men 500, now 340. Of the
+    # 200 women who deserve it 90 were among them, 190 now; of the 400 men 380, now 290.
+    before = [decided(1000, 100, 90, of=200), decided(1000, 500, 380, of=400)]
+    after = [decided(1000, 300, 190, of=200), decided(1000, 340, 290, of=400)]
     plain = write_counted(tmp_path / "plain", before, strategy="fedavg", rule="last")
     fair = write_counted(tmp_path / "fair", after)
     report = build_report([fair, plain])
-    # 420 of 4,000 decisions were wrong, 460 are now.
+    # 520 of 4,000 decisions were wrong, 560 are now.
     assert report.headline.cost.startswith(
-        "Against fedavg on the same 4,000 test rows, accuracy went from 89.5 % to 88.5 %, which "
-        "cannot be told apart from chance (95 % interval −2.4 to 0.4, cautious), hardest on sex M "
-        "(−4.0 points) and north (−1.0 points); favourable decisions rose for sex F from 10.0 % "
+        "Against fedavg on the same 4,000 test rows, accuracy went from 87.0 % to 86.0 %, which "
+        "cannot be told apart from chance (95 % interval −2.5 to 0.5, cautious), hardest on sex M "
+        "(−2.0 points) and north (−1.0 points); favourable decisions rose for sex F from 10.0 % "
         "to 30.0 % and fell for sex M from 50.0 % to 34.0 %."
     )
+    assert report.headline.worse == (
+        "One number is worse than under fedavg by more than chance explains, the true positive "
+        "rate of sex M: 95.0 to 72.5 %."
+    )
+    (found,) = report.headline.worsened
+    assert (found.part, found.whom, found.before, found.after) == ("group", "M", 0.95, 0.725)
+    back = build_report([plain, fair]).headline
+    assert (back.worse, back.worsened) == ("", [])  # the other run has a constraint
+    assert build_report([fair]).headline.worsened == []
+    assert build_report([fair]).headline.worse == ""
     alone = build_report([fair]).headline.cost
-    assert alone.startswith("What fairness cost is not known: train FedAvg on the same rows")
+    assert alone.startswith("What fairness cost is not known: repeat the training command with")
     assert build_report([plain]).headline.cost.startswith("Fairness between groups cost nothing")
 
 

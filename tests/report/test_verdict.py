@@ -205,7 +205,7 @@ def test_without_a_sensitive_attribute_nothing_is_called_fair(tmp_path):
     assert verdict_sentence([]).startswith(
         "There is no verdict, because no sensitive attribute was named"
     )
-    assert run_headline(plain, None, [], []).what.endswith(
+    assert run_headline(plain, None, [], None, []).what.endswith(
         "no sensitive attribute was named, so it has no fairness goal."
     )
     assert group_use(plain).sentence.startswith("No sensitive attribute was named")

@@ -10,7 +10,7 @@ import typer
 
 from mfairfl.cli.deploy import journal_progress, silo_files
 from mfairfl.cli.flags import FILE_OPTIONS, Json, file_format, option_flags, parsed, split_names
-from mfairfl.cli.show import print_text
+from mfairfl.cli.show import print_text, print_worse
 from mfairfl.errors import ConfigError
 from mfairfl.report.audit_options import AUDIT_OPTIONS, ROW_OPTIONS
 from mfairfl.runs.options import Option, dotted, nested
@@ -30,9 +30,9 @@ def report(
     """Write the report of a run: a self-contained page, report.json and a model card.
 
     The page states what was trained for whom, whether the violation is within the tolerance that
-    was set before training (--tolerance), and what fairness cost and who paid for it. Add
-    a run of strategy fedavg on the same rows to show the cost. Everything is read from the run
-    folders.
+    was set before training (--tolerance), and what fairness cost and who paid for it. The
+    baseline is what `mfairfl train --baseline` put into the run's folder, or a run of strategy
+    fedavg on the same rows that you add. Everything is read from the run folders.
 
     Parameters
     ----------
@@ -61,6 +61,7 @@ def report(
         print_text(f"warning: {warning}")
     for sentence in (headline.what, headline.verdict, headline.cost):
         print_text(sentence)
+    print_worse(headline.worse, headline.worsened)
     typer.echo(
         f"report: {files.html} (also {files.json.name} and the model card {files.card.name})"
     )

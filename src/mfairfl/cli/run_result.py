@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from mfairfl.cli.show import HINT, print_note, print_rows, print_table, print_text
+from mfairfl.cli.show import HINT, print_note, print_rows, print_table, print_text, print_worse
 from mfairfl.display import Cell, DisplayTable, Head
 from mfairfl.display.numbers import DECIMAL
 from mfairfl.display.tables import Entry
@@ -16,6 +16,8 @@ from mfairfl.fairness.fitting import By
 from mfairfl.fairness.measuring import has_noise_floor
 from mfairfl.fairness.results import Measured, MetricTable, Slice
 from mfairfl.glossary import explain
+from mfairfl.report import comparison
+from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.record import RunRecord, ServedFacts
 
 _OVERALL = ("accuracy", "balanced_accuracy", "roc_auc", "loss", "expected_calibration_error")
@@ -52,6 +54,7 @@ def print_run(record: RunRecord, folder: Path, *, as_json: bool) -> None:
     print_numbers(table, record.goal)
     _print_clients(table, record.goal)
     _print_groups(table)
+    _print_cost(folder)
     typer.echo(f"served model: {_served(record.served)} (rule {record.served.rule})")
     print_note(_meaning(record.served.rule))
     for note in record.federation.notes:
@@ -61,6 +64,18 @@ def print_run(record: RunRecord, folder: Path, *, as_json: bool) -> None:
     )
     typer.echo(f"next, the report: mfairfl report {shlex.quote(str(folder))}")
     print_text(HINT)
+
+
+def _print_cost(folder: Path) -> None:
+    """Print what fairness cost and what got worse, if a baseline was trained beside."""
+    if RunDirectory(folder).baseline is None:
+        return
+    run, baseline = comparison.read_with_baseline([folder])
+    changes = comparison.changes_between(baseline, run)
+    print_text(comparison.cost_sentence(run, baseline, changes))
+    worse = comparison.worsened_from(baseline, run)
+    print_worse(comparison.worse_sentence(baseline, worse), worse or [])
+    typer.echo(f"baseline: {baseline.path}/")
 
 
 _THRESHOLDS: dict[By, str] = {

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # `mfairfl --help` shows no table
 PIPE_WIDTH, READABLE = 120, 90
 INTERRUPTED = 130  # exit code
 HINT = "see: mfairfl explain noise-floor (or any term above; without one, all)"
+_WORSE = 6  # that are named
 _GAP = "  "  # between columns
 _DEEPER = "    "  # before what a number means; attributes of a number have half of it
 
@@ -42,6 +43,17 @@ def say(line: str) -> None:
 def print_text(text: str) -> None:
     """Print a paragraph to standard output, in lines of readable length."""
     typer.echo(fill(text, min(terminal().width, READABLE), break_on_hyphens=False))
+
+
+def print_worse(sentence: str, worsened: Sequence[object]) -> None:
+    """Print what got worse, the worst in a sentence and others in a list; nothing if unknown."""
+    if not sentence:
+        return
+    print_text(sentence)
+    for item in worsened[1:_WORSE]:
+        print_text(f"  {item}")
+    if worsened[_WORSE:]:
+        typer.echo(f"  and {len(worsened[_WORSE:])} more, in the report")
 
 
 def print_note(text: str) -> None:

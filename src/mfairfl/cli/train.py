@@ -50,6 +50,7 @@ def train(
     plots: bool = False,
     workers: Annotated[int | None, typer.Option(min=1)] = None,
     policy: Path | None = None,
+    baseline: Annotated[bool | None, typer.Option("--baseline/--no-baseline")] = None,
     json: bool = False,
 ) -> None:
     """Train a federated model, measure it, and write a run folder.
@@ -73,6 +74,9 @@ def train(
         Threads for the clients; by default all processors. The result does not depend on it.
     policy
         A policy.toml: clients disclose what it allows, as silos with this policy do.
+    baseline
+        Train FedAvg beside, on the same rows, to show what fairness costs; by default with a file
+        of your own.
     json
         Print only run.json.
 
@@ -88,7 +92,11 @@ def train(
     settings = configuration(file or config, flags)
     folder = default_folder(settings) if out is None else out
     from mfairfl.runs.directory import RunDirectory  # noqa: PLC0415 - loads PyTorch
-    from mfairfl.runs.execute import RunRequest, run_requests  # noqa: PLC0415
+    from mfairfl.runs.execute import (  # noqa: PLC0415
+        RunRequest,
+        run_requests,
+        with_baseline,
+    )
     from mfairfl.runs.silo_runs import run_under_policy  # noqa: PLC0415
     from mfairfl.silo.policy import read_policy  # noqa: PLC0415
 
@@ -101,9 +109,10 @@ def train(
     with stoppable(stopped), RoundProgress(terminal(stderr=True), folder, quiet=json) as progress:
         request = RunRequest(config=settings, out=folder, callbacks=(progress,))
         if policy is None:
-            (run,) = run_requests([request], workers=workers)
+            run, *_ = run_requests(with_baseline(request, baseline), workers=workers)
         else:
-            run = run_under_policy(request, read_policy(policy))
+            rules, requests = read_policy(policy), with_baseline(request, baseline or False)
+            run, *_ = [run_under_policy(item, rules) for item in requests]
     if not progress.started:
         say(f"{folder}: already complete; this is its result")
     from mfairfl.cli.run_result import print_run  # noqa: PLC0415 - loads pandas

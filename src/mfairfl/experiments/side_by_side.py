@@ -15,6 +15,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
+from pydantic import Field
 
 from mfairfl.colours import INK, MUTED, PALETTE
 from mfairfl.data.values import DocumentedModel
@@ -24,6 +25,7 @@ from mfairfl.errors import ConfigError
 from mfairfl.experiments.figures import MARKERS, STYLE, legend_below, save_figure
 from mfairfl.experiments.study_tables import POOLED, POOLED_NOTE
 from mfairfl.fairness.results import Measured, MetricTable, absent
+from mfairfl.fairness.worsened import Worsened, same_rows, worsened
 from mfairfl.references import known_reference
 from mfairfl.runs.execute import Run
 from mfairfl.runs.record import RunRecord
@@ -88,6 +90,8 @@ class Comparison(DocumentedModel):
     lines: tuple[Line, ...]
     warnings: tuple[str, ...] = ()
     """What makes a run's numbers doubtful, with the run's name."""
+    worsened: dict[str, list[Worsened]] = Field(default_factory=dict)
+    """By the name of each run but the first: what is worse than in the first, beyond chance."""
 
     def table(self) -> DisplayTable:
         """Return value and interval of each run, and the change from the first."""
@@ -112,6 +116,9 @@ class Comparison(DocumentedModel):
         parts.append(self.table().to_text())
         if self.goal:
             parts.append(_GOAL)
+        for name, worse in self.worsened.items():
+            parts.append(f"{name}, worse than {self.runs[0]} by more than chance explains:")
+            parts += [f"  {item}" for item in worse] or ["  nothing"]
         if self.runs[-1].endswith(POOLED):
             parts.append(f"{POOLED_NOTE}.")
         return "\n".join(parts)
@@ -174,14 +181,21 @@ def compare_runs(
     goal = tuple(dict.fromkeys(name for record in records for name in record.goal))
     of_all: list[RunRecord | ReferenceRecord] = [*records, *fit_on_rows_of(first, pooled)]
     tables = [record.table(split) for record in of_all]
+    before, *tallies = (record.tallies.get(split) for record in of_all)
+    marked = [f"{name} {POOLED}" for name in pooled]
     clients = f"{len(tables[0].clients)} clients"
     return Comparison(
-        runs=(*names, *(f"{name} {POOLED}" for name in pooled)),
+        runs=(*names, *marked),
         title=f"{first.data.name}, {clients}, {tables[0].rows:,} {split} rows",
         level=tables[0].level,
         goal=goal,
         lines=tuple(_lines(tables, goal)),
         warnings=tuple(_warnings(names, records)),
+        worsened={
+            name: worsened(before, after)
+            for name, after in zip((*names, *marked)[1:], tallies, strict=True)
+            if before is not None and after is not None and same_rows(before, after)
+        },
     )
 
 

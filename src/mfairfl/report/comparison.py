@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from mfairfl.data import Task
@@ -10,10 +11,12 @@ from mfairfl.fairness import rates
 from mfairfl.fairness.results import Bounds, Measured, MetricTable, Number, Slice
 from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import share_change
+from mfairfl.fairness.worsened import Worsened, same_rows, worsened
 from mfairfl.report.document import Change, ComparedModel
-from mfairfl.report.reported_run import Aim, ReportedRun
+from mfairfl.report.reported_run import Aim, ReportedRun, read_runs
 from mfairfl.report.significance import Place, difference, tables_by_place
 from mfairfl.report.wording import and_list, known_notion, points, range_of_points
+from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.reference_records import ReferenceRecord, different_rows
 
 _BEFORE = (
@@ -30,6 +33,15 @@ _OF_SLICES = ("accuracy", "selection_rate", "true_positive_rate", "false_positiv
 
 
 # ------------------------------------------------------------------ models
+
+
+def read_with_baseline(runs: Sequence[str | Path]) -> list[ReportedRun]:
+    """Read finished runs; unless a baseline is among them, with that in the first run's folder."""
+    subjects = read_runs(runs)
+    beside = RunDirectory(subjects[0].path).baseline
+    if beside is None or baseline_of(subjects) is not None:
+        return subjects
+    return read_runs([*runs, beside])
 
 
 def baseline_of(runs: Sequence[ReportedRun]) -> ReportedRun | None:
@@ -187,12 +199,54 @@ def _interval(name: str, tables: Sequence[Any], level: float) -> Bounds:
     return share_change(before, after, level=level)
 
 
+# ------------------------------------------------------------------ what got worse
+
+
+def worsened_from(baseline: ReportedRun, run: ReportedRun) -> list[Worsened] | None:
+    """Return what got worse beyond chance; None if not the same rows were measured in the end."""
+    before, after = baseline.tally, run.tally
+    if before is None or after is None or not same_rows(before, after):
+        return None
+    return worsened(before, after, level=run.table.level)
+
+
+def worse_sentence(baseline: ReportedRun | None, worse: Sequence[Worsened] | None) -> str:
+    """Name what got worse most; nothing without a baseline.
+
+    Parameters
+    ----------
+    baseline : ReportedRun
+        A run on the same rows without a constraint.
+    worse : sequence of Worsened
+        What `worsened_from` found.
+    """
+    if baseline is None:
+        return ""
+    if worse is None:
+        return (
+            f"Whether anything got worse than under {baseline.name} cannot be told: in the end "
+            "other rows were measured."
+        )
+    if not worse:
+        return (
+            f"Nothing got worse than under {baseline.name} by more than chance explains: no "
+            "violation of a notion, no group's and no client's accuracy or true positive rate."
+        )
+    numbers = f"{len(worse)} numbers are" if len(worse) > 1 else "One number is"
+    most = ", most of all" if len(worse) > 1 else ","
+    return (
+        f"{numbers} worse than under {baseline.name} by more than chance explains{most} the "
+        f"{worse[0]}."
+    )
+
+
 # ------------------------------------------------------------------ cost
 
 _POINTS = Unit(100.0, 1, " points")
 _UNKNOWN_COST = (
-    "What fairness cost is not known: train FedAvg on the same rows (--strategy fedavg, "
-    "everything else as here) and add its folder to this report."
+    "What fairness cost is not known: repeat the training command with --baseline, or train "
+    "FedAvg on the same rows (--strategy fedavg, everything else as here) and add its folder to "
+    "this report."
 )
 _NO_COST = (
     "Fairness between groups cost nothing, because this method does not train for it; what it "

@@ -19,6 +19,7 @@ from mfairfl.errors import DataError, RunDirectoryError
 from mfairfl.fairness.audit_counts import StoredCounts
 from mfairfl.fairness.results import Bounds, Measured, Number, Numbers, Section, Slice
 from mfairfl.fairness.uncertainty import Verdict
+from mfairfl.fairness.worsened import Worsened
 from mfairfl.report.audit_settings import AuditSettings, AuditSource
 from mfairfl.runs.manifest import ManifestLine
 from mfairfl.runs.record import read_json, schema_text, validated
@@ -58,6 +59,10 @@ class Headline(DocumentedModel):
     """The tolerance, and whether it is met; or why there is no verdict."""
     cost: str = ""
     """What fairness cost, and whom, or why that is not known; empty in an audit."""
+    worse: str = ""
+    """What got worse than under the baseline, beyond chance; empty without one."""
+    worsened: list[Worsened] = Field(default_factory=list)
+    """The same as numbers, the largest change first."""
     unknown: str = ""
     """What is not known of how many rows of an audit, and what that could change; or empty."""
     judgements: list[Judgement]

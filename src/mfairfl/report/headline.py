@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from mfairfl.display.numbers import DECIMAL, SHARE, capital
 from mfairfl.fairness.results import Measured, MetricTable, Section
 from mfairfl.fairness.uncertainty import Interval, verdict
+from mfairfl.fairness.worsened import Worsened
 from mfairfl.report import wording
 from mfairfl.report.audit_settings import NOT_STATED, AuditSettings
-from mfairfl.report.comparison import cost_sentence
+from mfairfl.report.comparison import cost_sentence, worse_sentence
 from mfairfl.report.document import Change, Headline, Judgement, Outcome, RowFacts
 from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.wording import and_list
@@ -158,6 +159,7 @@ def run_headline(
     run: ReportedRun,
     baseline: ReportedRun | None,
     changes: Sequence[Change],
+    worsened: Sequence[Worsened] | None,
     altered: Sequence[str],
 ) -> Headline:
     """Return the first screen of the report of a run.
@@ -168,6 +170,8 @@ def run_headline(
         The judged run, and the one it is compared with.
     changes : sequence of Change
         From the baseline to the run.
+    worsened : sequence of Worsened
+        What got worse from the baseline to the run, beyond chance; None if that is not known.
     altered : sequence of str
         What is wrong with the run's files.
     """
@@ -187,6 +191,8 @@ def run_headline(
         ),
         verdict=verdict_sentence(judgements),
         cost=cost_sentence(run, baseline, changes),
+        worse=worse_sentence(baseline, worsened),
+        worsened=list(worsened or ()),
         judgements=judgements,
         warnings=list(dict.fromkeys(filter(None, warnings))),
     )

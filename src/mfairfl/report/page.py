@@ -1,6 +1,5 @@
 """A report or an audit as one self-contained HTML file."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,7 +8,7 @@ from markupsafe import Markup
 from mfairfl.display.tables import fill
 from mfairfl.report import figures, tables
 from mfairfl.report.charts.drawing import chart_style
-from mfairfl.report.document import Document, Judgement, Outcome
+from mfairfl.report.document import Document, Headline, Outcome
 from mfairfl.report.wording import Words
 
 
@@ -29,22 +28,26 @@ _BADGES: dict[Outcome, Badge] = {  # the worst first
     "met": Badge("Fairness goal met", "✓", "good"),
 }
 _CAUTION = Badge("Fairness goal met, but that is no good news", "!", "open")
+_AT_A_PRICE = Badge("Fairness goal met, but something got worse", "!", "open")
 
 
-def badge(judgements: Sequence[Judgement]) -> Badge:
+def badge(headline: Headline) -> Badge:
     """Return the verdict on several goals together: that on the worst.
 
-    A goal that is met for a bad reason is not shown as good.
+    A goal that is met for a bad reason, or while something else got worse, is not shown as good.
 
     Examples
     --------
-    >>> badge([]).words
+    >>> badge(Headline(title="", what="", verdict="", judgements=[], warnings=[])).words
     'No verdict'
     """
+    judgements = headline.judgements
     outcomes: list[Outcome] = [judgement.outcome for judgement in judgements] or ["no verdict"]
     worst = min(outcomes, key=list(_BADGES).index)
     if worst == "met" and any(judgement.caution for judgement in judgements):
         return _CAUTION
+    if worst == "met" and headline.worsened:
+        return _AT_A_PRICE
     return _BADGES[worst]
 
 
@@ -67,7 +70,7 @@ def render(document: Document) -> Markup:
         words=Words(document.definitions),
         figures=figures,
         tables=tables,
-        badge=badge(document.headline.judgements),
+        badge=badge(document.headline),
         chart_style=chart_style(),
     )
     return page.lstrip()

@@ -17,9 +17,15 @@ from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.files import read_regular_file
 from mfairfl.references import known_reference
 from mfairfl.report import document as forms
-from mfairfl.report.comparison import baseline_of, changes_between, compared_models
+from mfairfl.report.comparison import (
+    baseline_of,
+    changes_between,
+    compared_models,
+    read_with_baseline,
+    worsened_from,
+)
 from mfairfl.report.headline import run_headline
-from mfairfl.report.reported_run import ReportedRun, read_runs
+from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.training_history import HISTORY, training_history
 from mfairfl.report.wording import and_list, defined
 from mfairfl.runs.manifest import manifest, protocol_of
@@ -42,7 +48,7 @@ def build_report(runs: Sequence[str | Path], *, references: Sequence[str] = ()) 
     runs : sequence of path
         Folders of finished runs. The first is judged, the others are compared with it; the first
         of them on the same rows that has no constraint on groups (FedAvg, if there is one) is the
-        baseline.
+        baseline. If there is none, that in the first run's own folder is.
     references : sequence of str
         Pooled references (`mfairfl.references.REFERENCES`) to fit on the rows of the first run,
         which must be on file.
@@ -60,11 +66,12 @@ def build_report(runs: Sequence[str | Path], *, references: Sequence[str] = ()) 
     >>> print(report.headline.verdict)  # doctest: +SKIP
     """
     wanted = [known_reference(name) for name in dict.fromkeys(references)]
-    subjects = read_runs(runs)
+    subjects = read_with_baseline(runs)
     run, baseline = subjects[0], baseline_of(subjects)
     table, aim = run.table, run.aim
     compared = compared_models(subjects, fit_on_rows_of(run.record, wanted))
     changes = [] if baseline is None else changes_between(baseline, run)
+    worse = None if baseline is None else worsened_from(baseline, run)
     digests = _digests(run)
     report = forms.Document(
         kind="report",
@@ -72,7 +79,7 @@ def build_report(runs: Sequence[str | Path], *, references: Sequence[str] = ()) 
         split=run.split,
         level=table.level,
         goal=list(aim.measures),
-        headline=run_headline(run, baseline, changes, _altered_files(run, digests)),
+        headline=run_headline(run, baseline, changes, worse, _altered_files(run, digests)),
         overall=[*table.overall.values()],
         sections=[section.led_by(aim.notions) for section in table.sections],
         clients=table.clients,

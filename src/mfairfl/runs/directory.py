@@ -23,6 +23,7 @@ from mfairfl.runs.record import RunRecord, StartedRecord, read_bytes, read_recor
 from mfairfl.wire.packing import Form, UpTo
 from mfairfl.wire.run_messages import SentThresholds
 
+BASELINE = "baseline"  # folder in that of a run: FedAvg on the same rows, a run of its own
 _MODEL_FILES = ("model.safetensors", "encoder.json")
 # Files that may exist before a run does: its lock, and what a local deployment writes first.
 _EXPECTED = {".lock", "deployment", "journal.jsonl", "silos"}
@@ -67,6 +68,14 @@ class RunDirectory:
     def checkpoints(self, identity: str) -> Checkpoints:
         """Return the checkpoint folder for a run of this identity."""
         return Checkpoints(self.path / "checkpoint", identity)
+
+    @property
+    def baseline(self) -> Path | None:
+        """The folder of the finished run that was trained beside this one without a constraint."""
+        folder = self.path / BASELINE
+        if not (folder / "run.json").exists():
+            return None
+        return folder if isinstance(read_record(folder), RunRecord) else None
 
     def committed(self) -> int | None:
         """Return the last round whose checkpoint is on disk, without reading it."""

@@ -1,5 +1,7 @@
 """From a configuration to a finished run: prepare, lock, resume, train side by side, record."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -10,7 +12,16 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
-from mfairfl.data import SPLITS, Federation, Split, Table, load_dataset, partition, read_table
+from mfairfl.data import (
+    DATASETS,
+    SPLITS,
+    Federation,
+    Split,
+    Table,
+    load_dataset,
+    partition,
+    read_table,
+)
 from mfairfl.data.coding import Treated
 from mfairfl.data.files import FileContent, read_file
 from mfairfl.data.quality import SERIOUS, copies_of, trap_lines, traps_of
@@ -19,10 +30,11 @@ from mfairfl.engine.loop import Callback, Result
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Setup
 from mfairfl.errors import ConfigError
+from mfairfl.fairness.worsened import Worsened, worsened
 from mfairfl.models import MLP, Model, ModuleModel
 from mfairfl.plugins import MODELS, ModuleFactory
-from mfairfl.runs.config import Config
-from mfairfl.runs.directory import RunDirectory
+from mfairfl.runs.config import Config, OutputConfig, StrategyConfig
+from mfairfl.runs.directory import BASELINE, RunDirectory
 from mfairfl.runs.history import History
 from mfairfl.runs.outcome import finish_run, started_record
 from mfairfl.runs.predictor import Predictor, load
@@ -81,6 +93,8 @@ class Run:
         The served model with its encoder.
     path : Path, optional
         The run directory, if there is one.
+    baseline : Run, optional
+        FedAvg on the same rows, if it was trained beside.
 
     Examples
     --------
@@ -93,11 +107,20 @@ class Run:
     record: RunRecord
     predictor: Predictor
     path: Path | None = None
+    baseline: Run | None = None
 
     @property
     def metrics(self) -> dict[str, Any]:
         """The numbers of each split by name, as in run.json."""
         return self.record.metrics.model_dump(mode="json")
+
+    @property
+    def worsened(self) -> list[Worsened] | None:
+        """What is worse than under the baseline by more than chance explains; None without one."""
+        if self.baseline is None:
+            return None
+        records, split = (self.baseline.record, self.record), self.record.reported
+        return worsened(*(record.tallies[split] for record in records))
 
     def __repr__(self) -> str:
         record, split = self.record, self.record.reported
@@ -113,8 +136,36 @@ class Run:
             if interval is not None:
                 line += f" ({table.level:.0%} interval {interval[0]:.4f} to {interval[1]:.4f})"
             lines.append(line)
+        if self.baseline is not None:
+            accuracy = self.baseline.record.table(split)["accuracy"].value
+            lines.append(f"baseline fedavg: {split} accuracy {accuracy:.4f}")
+            lines += [f"worse than fedavg: {item}" for item in self.worsened or ()]
         lines.append("in memory only" if self.path is None else f"files: {self.path}")
         return "\n  ".join(lines)
+
+
+def with_baseline(request: RunRequest, wanted: bool | None) -> list[RunRequest]:
+    """Return a request, and that of FedAvg on the same rows with the same seed and budget.
+
+    Parameters
+    ----------
+    wanted : bool, optional
+        Whether there is to be a baseline. By default there is for rows of the user's own, since
+        nobody has published what fairness costs on them.
+    """
+    config, rows = request.config, request.rows
+    plain = config.strategy.name == "fedavg" and config.output_rule() in ("last", "average")
+    if plain and wanted:
+        raise ConfigError("baseline: the run is FedAvg itself; leave baseline out")
+    if wanted is None:
+        in_memory = isinstance(rows, Table) and rows.name not in DATASETS.names()
+        wanted = not plain and (config.data.csv is not None or in_memory)
+    if not wanted:
+        return [request]
+    changed = {"strategy": StrategyConfig(name="fedavg"), "output": OutputConfig()}
+    out = None if request.out is None else request.out / BASELINE
+    config = config.model_copy(update=changed)
+    return [request, replace(request, config=config, out=out, callbacks=())]
 
 
 # ------------------------------------------------------------------ prepare

@@ -1,6 +1,7 @@
 """`mfairfl.train`: from a data set, a file or rows in memory to a measured federated model."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from mfairfl.fairness.fitting import By, Objective
 from mfairfl.fairness.notions import Notion, register_notion
 from mfairfl.plugins import ModuleFactory, is_import_string
 from mfairfl.runs.config import make_config
-from mfairfl.runs.execute import Run, RunRequest, run_requests
+from mfairfl.runs.execute import Run, RunRequest, run_requests, with_baseline
 from mfairfl.runs.options import OPTIONS, settings
 from mfairfl.runs.silo_runs import run_under_policy
 from mfairfl.silo.policy import Policy, read_policy
@@ -67,6 +68,7 @@ def train(
     callbacks: Sequence[Callback] = (),
     workers: int | None = None,
     policy: str | Path | Policy | None = None,
+    baseline: bool | None = None,
     **more: Any,
 ) -> Run:
     """Train a federated model and measure it.
@@ -123,6 +125,10 @@ def train(
     policy : path or Policy, optional
         A silo's policy.toml: clients then disclose what it allows and no more. The run has the
         bytes of a deployment whose silos all have it. By default nothing is withheld.
+    baseline : bool, optional
+        Train FedAvg beside, on the same rows with the same seed and budget, to show what fairness
+        costs: `Run.baseline`, and the folder ``baseline`` in `out`. By default with rows of your
+        own (a file or a frame), unless the run is FedAvg itself or has a policy.
     **more
         Any other key of the configuration, dotted: ``**{"strategy.beta": 0.6}``.
 
@@ -159,9 +165,12 @@ def train(
         callbacks=tuple(callbacks),
     )
     if policy is None:
-        return run_requests([request], workers=workers)[0]
-    policy = policy if isinstance(policy, Policy) else read_policy(Path(policy))
-    return run_under_policy(request, policy)
+        run, *beside = run_requests(with_baseline(request, baseline), workers=workers)
+    else:
+        policy = policy if isinstance(policy, Policy) else read_policy(Path(policy))
+        requests = with_baseline(request, baseline or False)
+        run, *beside = [run_under_policy(item, policy) for item in requests]
+    return replace(run, baseline=beside[0]) if beside else run
 
 
 def _rows(data: Any, options: dict[str, Any]) -> Table | Federation | None:
