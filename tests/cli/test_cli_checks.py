@@ -55,8 +55,8 @@ def findings(cli):
 
 
 def short(found):
-    """Leave out what every small file has: notes of reading, small groups, clients without one."""
-    others = ("data", "groups", "clients", "noise floor")
+    """Leave out what every small file has: notes of reading, small and unequal groups, ..."""
+    others = ("data", "groups", "base rates", "clients", "noise floor")
     kept = [f for f in found if f["level"] != "ok" and f["check"] not in others]
     return [(f["level"], f["check"], f["message"].split(" (")[0].split(": ")[0]) for f in kept]
 

@@ -103,6 +103,7 @@ CASES = [
     ("A client with three rows", user_files.heart, HEART),
     ("Another spelling", spelled, HEART),
     ("A column that names", abroad, HEART),
+    ("Groups with different shares", user_files.german, GERMAN),
     ("Many clients without", many_sites, SITES),
 ]
 

@@ -18,7 +18,7 @@ from mfairfl.errors import MfairflError, RunDirectoryError
 from mfairfl.runs import execute
 from mfairfl.runs.record import RunRecord
 
-SETTINGS = {"rounds": 2, "hidden": (4,), "batch_size": 20, "local_epochs": 1}
+SETTINGS = {"rounds": 2, "hidden": (4,), "batch_size": 20, "local_epochs": 1, "baseline": False}
 
 METRICS = {
     "accuracy",

@@ -22,7 +22,7 @@ FILES = ("model.safetensors", "encoder.json", "rounds.csv", "clients.csv")
 
 
 def train(out):
-    return mfairfl.train(fed.people_table(), out=out, **SETTINGS)
+    return mfairfl.train(fed.people_table(), out=out, baseline=False, **SETTINGS)
 
 
 def contents(out):

@@ -116,7 +116,10 @@ def test_a_run_is_shown_in_a_few_lines(run):
     value = run.metrics["test"]["accuracy"]
     assert lines[1] == (f"  test accuracy: {value:.4f} (95% interval {low:.4f} to {high:.4f})")
     assert lines[2].startswith("  test demographic_parity_violation: 0.")
-    assert lines[3:] == [f"  files: {run.path}"]
+    accuracy = run.baseline.metrics["test"]["accuracy"]
+    assert lines[3] == f"  baseline fedavg: test accuracy {accuracy:.4f}"
+    worse = [f"  worse than fedavg: {item}" for item in run.worsened]
+    assert lines[4:] == [*worse, f"  files: {run.path}"]
     memory = mfairfl.train(people_table(), strategy="constant", rounds=0)
     assert repr(memory).endswith("in memory only")
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from mfairfl.checks import Finding, by_weight, column_checks
+from mfairfl.checks.base_rates import base_rate_lines
 from mfairfl.data import MISSING, Bin, Reading, Sensitive, Table, Task, canonical_text
 from mfairfl.data.columns import Column, columns_of, require_columns
 from mfairfl.data.files import FileContent
@@ -22,7 +23,7 @@ from mfairfl.data.quality import Trap, traps_of
 from mfairfl.data.table import table_from_columns
 from mfairfl.errors import DataError
 from mfairfl.files import toml_key, toml_text
-from mfairfl.runs.config import Config, make_config
+from mfairfl.runs.config import Config, FairnessConfig, make_config
 
 _SENSITIVE = re.compile(
     r"(^|[^a-z])(sex|gender|race|ethnic\w*|age|marital\w*|religion|nation\w*|disab\w*)([^a-z]|$)"
@@ -100,6 +101,7 @@ def propose(path: Path, content: FileContent, draft: Task) -> Proposal:
         *(_useless_note(trap, table.task) for trap in useless.values()),
         *(_thirds_note(sensitive) for sensitive in draft.sensitive if sensitive.bins),
         *_without(useless, table.notes),
+        *(line for _, line in base_rate_lines(table, FairnessConfig().notion)),
     ]
     findings = [
         *(Finding("warn", "data", warning) for warning in _without(useless, table.warnings)),

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from mfairfl.checks import SEES, Finding, Level, column_checks, server_findings
+from mfairfl.checks.base_rates import base_rate_lines
 from mfairfl.checks.column_checks import ColumnFacts, column_facts
 from mfairfl.data import MISSING, Federation, Table
 from mfairfl.data.quality import copies_of, traps_of
@@ -21,6 +22,8 @@ from mfairfl.text import some_of
 
 SMALL_GROUP = 30
 RARE_LABEL = 0.05
+COSTLY = 0.01
+"""A note is made of a notion that costs this much accuracy by itself."""
 
 REVEALS = {"individual": "each client's update", "sums": "only the sum of the updates"}
 """What a method shows the server, by `Card.reveals`."""
@@ -52,6 +55,8 @@ def check_run(config: Config, unknown: Collection[str] = ()) -> Iterator[Finding
     yield from (Finding("warn", "data", warning) for warning in table.warnings)
     yield from _clients(federation, table.warnings)
     yield from _groups(federation)
+    for price, line in base_rate_lines(table, config.fairness.notion):
+        yield Finding("note" if price >= COSTLY else "ok", "base rates", line)
     yield from _noise_floor(config, federation)
     if setup is not None:
         if setup.strategy.card.trains_on == "clients":
