@@ -256,7 +256,7 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
                 grouped=bool(table.attributes),
                 one_client=clients is None,
             )
-            run = train(table, seed=_seed_of(self.random_state), **options)
+            run = train(table, seed=_seed_of(self.random_state), baseline=False, **options)
         self.classes_, self.favourable_ = labels.classes, labels.classes[labels.favourable]
         self.run_, self._columns = run, tuple(features.columns)
         return self

@@ -230,7 +230,8 @@ def worse_sentence(baseline: ReportedRun | None, worse: Sequence[Worsened] | Non
     if not worse:
         return (
             f"Nothing got worse than under {baseline.name} by more than chance explains: no "
-            "violation of a notion, no group's and no client's accuracy or true positive rate."
+            "violation of a notion, no group's and no client's accuracy or true positive rate. Of "
+            "groups with few rows little can be shown."
         )
     numbers = f"{len(worse)} numbers are" if len(worse) > 1 else "One number is"
     most = ", most of all" if len(worse) > 1 else ","
