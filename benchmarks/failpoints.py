@@ -86,7 +86,8 @@ def whole_run(rounds: int) -> Iterable[str]:
         names = (*ROUND[:-2], ROUND[-2 + round_ % 2])
         yield from (in_round(name, round_) for name in names)
         yield from (*in_file("rounds.csv"), *in_file("clients.csv"))  # when it is taken up
-    yield from ("run.trained", *in_file("model.safetensors"), "run.served", *in_file("run.json"))
+    yield from ("run.trained", *in_file("model.safetensors"), *in_file("scores.safetensors"))
+    yield from ("run.served", *in_file("run.json"))
 
 
 def survives(out: Path, strategy: str, rounds: int, places: Iterable[str]) -> bool:

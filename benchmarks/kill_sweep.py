@@ -22,7 +22,7 @@ import pandas as pd
 import mfairfl
 from mfairfl.runs.record import RunRecord
 
-FILES = ("model.safetensors", "encoder.json", "rounds.csv", "clients.csv")
+FILES = ("model.safetensors", "scores.safetensors", "encoder.json", "rounds.csv", "clients.csv")
 CHILD = "import sys; from kill_sweep import train; train(sys.argv[1], *sys.argv[2:])"
 STARTUP = 4.0
 """Seconds in which a process has surely begun to train."""

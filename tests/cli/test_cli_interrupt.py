@@ -94,7 +94,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on_to_the_same_bits(cli, csv, task_flags,
     assert resumed.code == 0
     assert resumed.err.splitlines()[0] == f"run folder: stopped, resuming after round {stopped}"
     assert cli(*command, "straight").code == 0
-    for name in ("model.safetensors", "rounds.csv", "clients.csv"):
+    for name in ("model.safetensors", "scores.safetensors", "rounds.csv", "clients.csv"):
         ours, theirs = tmp_path / "stopped" / name, tmp_path / "straight" / name
         assert ours.read_bytes() == theirs.read_bytes()
 

@@ -51,7 +51,10 @@ def embedded(out, **changes):
     return mfairfl.train(table, config=settings(**changes), out=out)
 
 
-def digests(folder, names=("model.safetensors", "rounds.csv", "clients.csv", "encoder.json")):
+def digests(
+    folder,
+    names=("model.safetensors", "scores.safetensors", "rounds.csv", "clients.csv", "encoder.json"),
+):
     return {name: hashlib.sha256((Path(folder) / name).read_bytes()).hexdigest() for name in names}
 
 

@@ -90,8 +90,9 @@ def test_it_is_trained_again_alike(saved):
 def test_a_folder_holds_json_and_tensors_only(saved):
     _, folder = saved["fair"]
     names = {path.name for path in folder.iterdir()} - {".lock"}
-    assert names == {"run.json", "encoder.json", "estimator.json", "model.safetensors"}
-    for name in names - {"model.safetensors"}:
+    tensors = {"model.safetensors", "scores.safetensors"}
+    assert names == {"run.json", "encoder.json", "estimator.json"} | tensors
+    for name in names - tensors:
         json.loads((folder / name).read_text(encoding="utf-8"))
     with safe_open(folder / "model.safetensors", "numpy") as file:
         assert {*file.keys()} == {"members", "weights"}

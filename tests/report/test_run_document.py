@@ -299,7 +299,10 @@ def test_altered_and_missing_files_are_said_first(two, tmp_path):
     (folder / "encoder.json").unlink()
     report = build_report([folder])
     assert any(line.startswith("encoder.json is missing") for line in report.headline.warnings)
-    assert set(report.provenance.files) == {"run.json", "model.safetensors"}
+    assert set(report.provenance.files) == {"run.json", "model.safetensors", "scores.safetensors"}
+    (folder / "scores.safetensors").unlink()
+    missing = "scores.safetensors is missing: the scores that were measured cannot be checked"
+    assert missing in build_report([folder]).headline.warnings
 
 
 def test_a_run_that_kept_no_history_is_reported_without_one(two, tmp_path):

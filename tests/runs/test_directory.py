@@ -51,7 +51,7 @@ def copy(finished, tmp_path):
 def test_the_folder_holds_what_the_design_says(finished):
     names = {path.name for path in finished.iterdir()} - {".lock"}
     files = {"run.json", "rounds.csv", "clients.csv", "model.safetensors", "encoder.json"}
-    assert names == files | {"checkpoint"}
+    assert names == files | {"scores.safetensors", "checkpoint"}
 
 
 def test_the_record_has_the_keys_of_the_design(finished):

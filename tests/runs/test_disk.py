@@ -18,7 +18,7 @@ from answers import one_line
 from mfairfl.errors import RunDirectoryError
 
 SETTINGS = {"rounds": 2, "hidden": (4,), "batch_size": 20, "local_epochs": 1}
-FILES = ("model.safetensors", "encoder.json", "rounds.csv", "clients.csv")
+FILES = ("model.safetensors", "scores.safetensors", "encoder.json", "rounds.csv", "clients.csv")
 
 
 def train(out):
@@ -62,7 +62,8 @@ class FullDisk:
         (11, "bank-000002.ckpt"),
         (12, "round-000002.ckpt"),
         (13, "model.safetensors"),
-        (14, "run.json"),
+        (14, "scores.safetensors"),
+        (15, "run.json"),
     ],
 )
 def test_a_full_disk_costs_nothing_once_there_is_room(n, name, undisturbed, tmp_path, monkeypatch):

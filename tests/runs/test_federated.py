@@ -20,6 +20,7 @@ from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings
 
 TASK = {"label": "hired", "favourable": "yes", "sensitive": ["sex"]}
+FILES = ("encoder.json", "rounds.csv", "clients.csv", "model.safetensors", "scores.safetensors")
 SETTINGS = {
     "seed": 2,
     "model": {"hidden": [4]},
@@ -85,6 +86,8 @@ def test_numbers_and_weights_are_those_of_the_embedded_engine(strategy, silos, t
     assert (tmp_path / "silos" / "encoder.json").read_bytes() == (
         tmp_path / "here" / "encoder.json"
     ).read_bytes()
+    scores = [(tmp_path / one / "scores.safetensors").read_bytes() for one in ("silos", "here")]
+    assert scores[0] == scores[1]
     if strategy == "ditto":
         assert "own disk" in record.served.note
         return
@@ -128,7 +131,7 @@ def test_silos_that_lack_an_attribute_train_as_the_rows_together_would(strategy,
     here = mfairfl.train(table, config=SETTINGS | named, out=tmp_path / "here")
     assert record.metrics == here.record.metrics
     assert record.intervals == here.record.intervals
-    for name in ("encoder.json", "rounds.csv", "clients.csv", "model.safetensors"):
+    for name in FILES:
         ours, theirs = ((tmp_path / one / name).read_bytes() for one in ("silos", "here"))
         assert ours == theirs
     assert list(record.metrics["test"].by_group["sex"]) == ["F", "M"]
@@ -182,7 +185,7 @@ def test_a_server_that_is_started_again_goes_on(exchanges, uninterrupted, silos,
         run_federated(stopped, Office(silos, run, closes=exchanges))
     record = run_federated(stopped, Office(silos, run))
     assert record.metrics == expected.metrics
-    for name in ("rounds.csv", "clients.csv", "model.safetensors"):
+    for name in FILES:
         assert (stopped.out / name).read_bytes() == (whole / name).read_bytes()
 
 

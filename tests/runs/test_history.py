@@ -34,7 +34,7 @@ SETTINGS = {
     "local_epochs": 1,
     "lr": 0.02,
 }
-COMPARED = ("rounds.csv", "clients.csv", "model.safetensors", "encoder.json")
+COMPARED = ("rounds.csv", "clients.csv", "model.safetensors", "scores.safetensors", "encoder.json")
 
 
 def train(out, **changes):

@@ -23,6 +23,8 @@ import mfairfl
 from answers import one_line
 from mfairfl.cli import main
 from mfairfl.errors import MfairflError
+from mfairfl.runs.directory import RunDirectory
+from mfairfl.runs.record import RunRecord
 
 PEOPLE = fed.people()
 QUICK = {"rounds": 2, "hidden": (4,), "batch_size": 20, "local_epochs": 1}
@@ -53,7 +55,7 @@ def run(runs, tmp_path):
 def sign(run):
     """Write the hashes of the files as they are now."""
     record = json.loads((run / "run.json").read_text())
-    for name in ("model.safetensors", "encoder.json"):
+    for name in ("model.safetensors", "encoder.json", "scores.safetensors"):
         record["files"][name] = hashlib.sha256((run / name).read_bytes()).hexdigest()
     (run / "run.json").write_text(json.dumps(record))
 
@@ -63,6 +65,7 @@ def use(run):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = mfairfl.load(run)
+        RunDirectory(run).read_scores(RunRecord.read(run))
         proba = model.predict_proba(PEOPLE)
         assert np.isfinite(proba).all()
         assert set(model.predict(PEOPLE).tolist()) <= {0, 1}
@@ -373,7 +376,9 @@ def test_mutated_json_loads_or_is_refused(run, kind, name):
 
 
 @pytest.mark.parametrize("kind", ["single", "thresholds", "ensemble"])
-@pytest.mark.parametrize("name", ["run.json", "encoder.json", "model.safetensors"])
+@pytest.mark.parametrize(
+    "name", ["run.json", "encoder.json", "model.safetensors", "scores.safetensors"]
+)
 def test_mutated_bytes_load_or_are_refused(run, kind, name):
     copy, rng = run(kind), random.Random(f"{kind} {name}")
     whole = {path: path.read_bytes() for path in copy.iterdir() if path.is_file()}

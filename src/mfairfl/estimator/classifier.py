@@ -386,7 +386,7 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         >>> FairFederatedClassifier.load("hiring").predict(X)  # doctest: +SKIP
         """
         check_is_fitted(self, "run_")
-        record, predictor = self.run_.record, self.run_.predictor
+        record, predictor, scores = self.run_.record, self.run_.predictor, self.run_.scores
         names = getattr(self, "feature_names_in_", None)
         file = EstimatorFile(
             run=record.identity,
@@ -398,7 +398,7 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         )
         directory = RunDirectory(folder)
         with directory.locked():
-            directory.write_run(record, predictor.served, predictor.encoder)
+            directory.write_run(record, predictor.served, predictor.encoder, scores)
             file.write(directory.path)
 
     @classmethod

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -109,14 +110,20 @@ class ScoreHistogram:
         filled, numbers = np.unique(index, return_counts=True)
         width = size * 2 * bins
         ends = np.searchsorted(filled, width * np.arange(owners + 1)).tolist()
-        histograms = []
-        for i, (start, stop) in enumerate(pairwise(ends)):
-            histogram = cls.__new__(cls)  # counts of rows need no check, nor empty bins a place
-            histogram.shape = (size, 2, bins)
-            histogram.places = filled[start:stop] - i * width
-            histogram.numbers = numbers[start:stop]
-            histograms.append(histogram)
-        return histograms
+        return [
+            cls.from_places(filled[start:stop] - i * width, numbers[start:stop], (size, 2, bins))
+            for i, (start, stop) in enumerate(pairwise(ends))
+        ]
+
+    @classmethod
+    def from_places(
+        cls, places: NDArray[Any], numbers: NDArray[Any], shape: tuple[int, int, int]
+    ) -> ScoreHistogram:
+        """Return the histogram with these `places` and `numbers`, which are not checked."""
+        histogram = cls.__new__(cls)
+        histogram.shape = shape
+        histogram.places, histogram.numbers = places.astype(np.intp), numbers.astype(np.int64)
+        return histogram
 
     @property
     def counts(self) -> NDArray[np.int64]:

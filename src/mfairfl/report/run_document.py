@@ -28,6 +28,7 @@ from mfairfl.report.headline import run_headline
 from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.training_history import HISTORY, training_history
 from mfairfl.report.wording import and_list, defined
+from mfairfl.runs.directory import SCORES
 from mfairfl.runs.manifest import manifest, protocol_of
 from mfairfl.runs.options import dotted
 from mfairfl.runs.record import ClientFacts, WithheldCell
@@ -156,7 +157,8 @@ def _file(run: ReportedRun, name: str) -> bytes | None:
 
 def _digests(run: ReportedRun) -> dict[str, str]:
     """Return the SHA-256 of the files that exist."""
-    contents = {name: _file(run, name) for name in ("run.json", "model.safetensors", _ENCODER)}
+    names = ("run.json", "model.safetensors", _ENCODER, SCORES)
+    contents = {name: _file(run, name) for name in names}
     return {
         name: hashlib.sha256(data).hexdigest()
         for name, data in contents.items()
@@ -169,7 +171,8 @@ def _altered_files(run: ReportedRun, digests: Mapping[str, str]) -> list[str]:
     problems = []
     for name, recorded in run.record.files.items():
         if name not in digests:
-            problems.append(f"{name} is missing: the model that was measured cannot be checked")
+            what = "the scores that were" if name == SCORES else "the model that was"
+            problems.append(f"{name} is missing: {what} measured cannot be checked")
         elif digests[name] != recorded:
             problems.append(
                 f"{name} is not the file that was measured: its SHA-256 begins with "

@@ -20,10 +20,12 @@ from mfairfl.errors import MfairflError, RunDirectoryError, first_problem
 from mfairfl.files import write_atomically
 from mfairfl.runs.options import dotted
 from mfairfl.runs.record import RunRecord, StartedRecord, read_bytes, read_record
+from mfairfl.runs.stored_scores import Scores, dump_scores, parse_scores
 from mfairfl.wire.packing import Form, UpTo
 from mfairfl.wire.run_messages import SentThresholds
 
 BASELINE = "baseline"  # folder in that of a run: FedAvg on the same rows, a run of its own
+SCORES = "scores.safetensors"
 _MODEL_FILES = ("model.safetensors", "encoder.json")
 # Files that may exist before a run does: its lock, and what a local deployment writes first.
 _EXPECTED = {".lock", "deployment", "journal.jsonl", "silos"}
@@ -123,32 +125,72 @@ class RunDirectory:
         write_atomically(self.path / "model.safetensors", dump_served(served))
         return {name: _sha256(content) for name, content in self._model_files().items()}
 
+    def write_scores(self, scores: Scores) -> dict[str, str]:
+        """Write scores.safetensors, unless there are none; return the file's SHA-256."""
+        if not scores:
+            return {}
+        data = dump_scores(scores)
+        write_atomically(self.path / SCORES, data)
+        return {SCORES: _sha256(data)}
+
     def write_encoder(self, encoder: Encoder) -> None:
         """Write encoder.json."""
         write_atomically(self.path / "encoder.json", encoder.to_json().encode())
 
-    def write_run(self, record: RunRecord, served: Served, encoder: Encoder) -> None:
+    def write_run(
+        self, record: RunRecord, served: Served, encoder: Encoder, scores: Scores
+    ) -> None:
         """Write a finished run that was kept in memory, of whose rounds nothing is kept."""
         self.require_empty()
         self.write_encoder(encoder)
-        files = self.write_model(served)
+        files = self.write_model(served) | self.write_scores(scores)
         record.model_copy(update={"files": files}).write(self.path)
 
     def read_model(self, digests: Mapping[str, str]) -> tuple[Served, Encoder]:
         """Read the model and its encoder; refuse files that the record was not written with."""
         data = self._model_files()
         for name, content in data.items():
-            if _sha256(content) != digests.get(name):
-                raise RunDirectoryError(
-                    f"{self.path / name}: its SHA-256 is not the one in run.json: damaged or "
-                    f"replaced; {_RESTORE}"
-                )
+            self._require_recorded(name, content, digests)
         model, encoder = (self.path / name for name in _MODEL_FILES)
         try:
             served = parse_served(data[model.name])
         except MfairflError as error:
             raise RunDirectoryError(f"{model}: {error}; {_RESTORE}") from None
         return served, Encoder.from_json(data[encoder.name], name=str(encoder))
+
+    def read_scores(self, record: RunRecord) -> Scores:
+        """Read the histograms of the scores that a finished run was measured by.
+
+        A mixture has none, nor has a run of a version before 0.10.
+        """
+        if SCORES not in record.files:
+            return {}
+        path = self.path / SCORES
+        data = read_bytes(path, _RESTORE)
+        self._require_recorded(SCORES, data, record.files)
+        try:
+            scores = parse_scores(data)
+        except RunDirectoryError as error:
+            raise RunDirectoryError(f"{path}: {error}; {_RESTORE}") from None
+        for split, clients in scores.items():
+            tally = record.tallies.get(split)
+            measured = {} if tally is None else dict(zip(tally.clients, tally.counts, strict=True))
+            for name, histogram in clients.items():
+                # Counts may be expected ones; their sums are rows.
+                rows = np.rint(measured[name].sum(axis=2)) if name in measured else np.zeros(0)
+                if not np.array_equal(histogram.rows, rows):
+                    raise RunDirectoryError(
+                        f"{path}: '{name}' has other {split} rows than in run.json; {_RESTORE}"
+                    )
+        return scores
+
+    def _require_recorded(self, name: str, content: bytes, digests: Mapping[str, str]) -> None:
+        """Refuse a file that the record was not written with."""
+        if _sha256(content) != digests.get(name):
+            raise RunDirectoryError(
+                f"{self.path / name}: its SHA-256 is not the one in run.json: damaged or "
+                f"replaced; {_RESTORE}"
+            )
 
     def _model_files(self) -> dict[str, bytes]:
         """Return the contents of the files that the model is read from."""

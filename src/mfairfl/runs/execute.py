@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ from mfairfl.runs.history import History
 from mfairfl.runs.outcome import finish_run, started_record
 from mfairfl.runs.predictor import Predictor, load
 from mfairfl.runs.record import FederationFacts, RunRecord, StartedRecord, Timing, reported
+from mfairfl.runs.stored_scores import Scores, scores_of
 from mfairfl.runs.workers import processors
 from mfairfl.strategies.base import Summary
 from mfairfl.training.execution import steady_arithmetic
@@ -95,6 +96,8 @@ class Run:
         The run directory, if there is one.
     baseline : Run, optional
         FedAvg on the same rows, if it was trained beside.
+    kept_scores : mapping
+        What clients counted of the model's scores, if no directory holds it.
 
     Examples
     --------
@@ -108,6 +111,17 @@ class Run:
     predictor: Predictor
     path: Path | None = None
     baseline: Run | None = None
+    kept_scores: Scores = field(default_factory=dict, repr=False)
+
+    @property
+    def scores(self) -> Scores:
+        """For each split, each client's rows by (cell, label, bin of the served model's logit).
+
+        A mixture has none, nor has a run of a version before 0.10.
+        """
+        if self.path is None:
+            return self.kept_scores
+        return RunDirectory(self.path).read_scores(self.record)
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -323,8 +337,9 @@ class _PreparedRun:
             task=member.federation.task,
             served=result.served,
         )
-        path = None if directory is None else directory.path
-        return Run(record=record, predictor=predictor, path=path)
+        if directory is None:
+            return Run(record=record, predictor=predictor, kept_scores=scores_of(result))
+        return Run(record=record, predictor=predictor, path=directory.path)
 
 
 def _prepare(

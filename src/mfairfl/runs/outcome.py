@@ -35,6 +35,7 @@ from mfairfl.fairness.uncertainty import wilson
 from mfairfl.runs import record as facts
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
+from mfairfl.runs.stored_scores import scores_of
 
 if TYPE_CHECKING:  # reading warnings needs no PyTorch
     from mfairfl.engine.loop import Result
@@ -89,7 +90,9 @@ def finish_run(
 ) -> facts.RunRecord:
     """Return the record of a finished run, written with its model if there is a directory."""
     failpoint("run.trained")
-    files = {} if directory is None else directory.write_model(result.served)
+    files = {}
+    if directory is not None:
+        files = directory.write_model(result.served) | directory.write_scores(scores_of(result))
     served, output, training = result.served, setup.output, started.config["training"]
     tallies, tables = {}, {}
     for split in setup.splits:

@@ -557,7 +557,7 @@ class RunRecord(_Record):
     timing: Timing
     machine: MachineFacts
     files: dict[str, str] = Field(default_factory=dict)
-    """SHA-256 of the files that the model is read from."""
+    """SHA-256 of the files that the model and its scores are read from."""
 
     @classmethod
     def read(cls, path: str | Path) -> RunRecord:

@@ -291,7 +291,8 @@ def run_under_policy(request: RunRequest, policy: Policy) -> Run:
         transport = _InProcess(silos, run_name(plain))
         record = run_federated(federated, transport, request.callbacks)
         predictor = load(out, model=MODELS.get(config.model.kind))
-        return Run(record=record, predictor=predictor, path=request.out)
+        scores = RunDirectory(out).read_scores(record)
+        return Run(record=record, predictor=predictor, path=request.out, kept_scores=scores)
 
 
 @dataclass(frozen=True, slots=True)
