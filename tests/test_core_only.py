@@ -50,6 +50,7 @@ VERBS = {  # in this order: later ones read what earlier ones wrote
     "train": "task.toml --clients 2 --rounds 1 --local-epochs 1 --out run",
     "predict": "run --csv new.csv --out decided.csv",
     "report": "run --out report.html",
+    "tradeoff": "run --points 3",
     "audit": "new.csv --label hired --favourable yes --prediction decided --sensitive sex "
     "--out audited",
     "compare": "run run",

@@ -23,6 +23,7 @@ from mfairfl.cli.explain import explain, strategies
 from mfairfl.cli.flags import command
 from mfairfl.cli.show import INTERRUPTED, say
 from mfairfl.cli.studies import compare, reproduce, tune
+from mfairfl.cli.tradeoff import tradeoff
 from mfairfl.cli.train import predict, train
 from mfairfl.errors import MfairflError, why_retired
 
@@ -39,7 +40,8 @@ app = typer.Typer(
 
 
 _VERBS = (
-    train, predict, report, audit, compare, reproduce, tune, init, doctor, explain, strategies,
+    train, predict, report, tradeoff, audit, compare, reproduce, tune, init, doctor, explain,
+    strategies,
 )  # fmt: skip
 for verb in _VERBS:
     command(app)(verb)

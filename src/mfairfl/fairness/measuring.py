@@ -148,6 +148,39 @@ def measured_violation(
     return _measured(values, limits, floors)[name]
 
 
+def measured_overall(
+    tally: Tally,
+    notions: Sequence[Notion],
+    *,
+    level: float = 0.95,
+    draws: int = 2000,
+    seed: int = 0,
+) -> NumbersByName:
+    """Return the numbers of all rows together, those of a `MetricTable` bit for bit.
+
+    Parameters
+    ----------
+    tally
+        The counts.
+    notions
+        Whose measures are wanted.
+    level, draws, seed
+        As in `MetricTable.from_tally`.
+
+    Examples
+    --------
+    >>> tally = Tally.from_predictions([1, 0, 1], [1, 1, 1], sensitive_features=list("FMF"))
+    >>> measured_overall(tally, [])["accuracy"].value == MetricTable.from_tally(tally)[
+    ...     "accuracy"
+    ... ].value
+    True
+    """
+    groupings = tally.cells.groupings()
+    around = Resampling(np.random.default_rng(seed), level, draws)
+    fair = FairDecisions(tally, groupings, draws, np.random.default_rng(seed))
+    return _overall(tally, notions, groupings, around, fair)
+
+
 def has_interval(name: str) -> bool:
     """Return whether a number has an interval wherever it is defined.
 

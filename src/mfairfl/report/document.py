@@ -16,6 +16,7 @@ from pydantic import Field
 
 from mfairfl.data.values import DocumentedModel
 from mfairfl.errors import DataError, RunDirectoryError
+from mfairfl.experiments.tradeoff import Tradeoff
 from mfairfl.fairness.audit_counts import StoredCounts
 from mfairfl.fairness.results import Bounds, Measured, Number, Numbers, Section, Slice
 from mfairfl.fairness.uncertainty import Verdict
@@ -390,6 +391,8 @@ class Document(DocumentedModel):
     """Name of the baseline among `compared`."""
     changes: list[Change] = Field(default_factory=list)
     """From the baseline to this run; empty without one."""
+    tradeoff: Tradeoff | None = None
+    """What other tolerances would cost; null of a run that keeps no scores."""
     training: TrainingHistory | None = None
     data: DataTreatment | None = None
     group_use: GroupUse | None = None

@@ -7,17 +7,19 @@ from pathlib import Path
 from markupsafe import Markup
 
 from mfairfl.display.numbers import COUNT, PLAIN, POINTS, SHARE, Unit, capital, unit_of
+from mfairfl.experiments.tradeoff import Curve, Tradeoff
 from mfairfl.fairness.results import Measured, Number, Section, Slice
 from mfairfl.files import write_atomically
 from mfairfl.report import document as forms
 from mfairfl.report.charts.curves import Curves, line_chart, strip_chart
 from mfairfl.report.charts.drawing import Guide, picture, svg_file
 from mfairfl.report.charts.points import interval_chart, plane_chart
+from mfairfl.report.charts.tradeoff import tradeoff_chart
 from mfairfl.report.document import Document, TrainingHistory
 from mfairfl.report.reported_run import read_runs
 from mfairfl.report.tables import curve_unit, whom
 from mfairfl.report.training_history import training_history
-from mfairfl.report.wording import Words, define
+from mfairfl.report.wording import Words, define, label_of
 
 FOUR_FIFTHS = 0.8
 _RATIO = Unit(1.0, 2)
@@ -416,6 +418,55 @@ def _selection_rates(rows: Sequence[forms.SweepRow], attribute: str) -> Curves:
         group: [row.groups[attribute][group].get("selection_rate") for row in rows]
         for group in rows[0].groups[attribute]
     }
+
+
+def tradeoff_figures(
+    tradeoff: Tradeoff, judgements: Sequence[forms.Judgement] = ()
+) -> Iterator[Figure]:
+    """Yield the plane of accuracy and violation for each notion.
+
+    Parameters
+    ----------
+    tradeoff
+        Of one run or of several.
+    judgements
+        Whose tolerance is a vertical line.
+    """
+    tolerances = {judgement.measure.name: judgement.tolerance for judgement in judgements}
+    by_notion: dict[str, list[Curve]] = {}
+    for curve in tradeoff.curves:
+        if curve.served.violation.value is not None:
+            by_notion.setdefault(curve.measure, []).append(curve)
+    for measure, curves in by_notion.items():
+        unit = unit_of(measure)
+        label = label_of(measure) + " at one client" * tradeoff.local
+        spoken = [
+            f"{curve.run}, tolerance {unit.one(point.tolerance)}: accuracy "
+            f"{SHARE.one(point.accuracy.value)}, violation {unit.one(point.violation.value)}"
+            for curve in curves
+            for point in (curve.points[0], curve.points[-1])
+        ]
+        yield Figure(
+            title=capital(label),
+            meaning="Better is up and to the left. Each point is a tolerance.",
+            chart=picture(
+                f"tradeoff-{measure}",
+                f"Accuracy against {label}, {tradeoff.title}",
+                f"{'; '.join(spoken)}.",
+                tradeoff_chart(curves, label, guides=_tolerance(tolerances.get(measure), unit)),
+            ),
+        )
+
+
+def draw_tradeoff(tradeoff: Tradeoff, path: str | Path) -> None:
+    """Draw the curves of one run or of several into an SVG file.
+
+    Examples
+    --------
+    >>> draw_tradeoff(run.tradeoff(), "tradeoff.svg")  # doctest: +SKIP
+    """
+    text = svg_file([figure.chart for figure in tradeoff_figures(tradeoff)])
+    write_atomically(Path(path), text.encode())
 
 
 def training_figures(

@@ -12,7 +12,8 @@ from mfairfl.data import MISSING, Encoder
 from mfairfl.data.coding import TreatmentKind
 from mfairfl.data.task import Bin, Task
 from mfairfl.display.numbers import capital
-from mfairfl.errors import ConfigError, DataError
+from mfairfl.errors import ConfigError, DataError, RunDirectoryError
+from mfairfl.experiments.tradeoff import Tradeoff, tradeoff
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.files import read_regular_file
 from mfairfl.references import known_reference
@@ -27,7 +28,7 @@ from mfairfl.report.comparison import (
 from mfairfl.report.headline import run_headline
 from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.training_history import HISTORY, training_history
-from mfairfl.report.wording import and_list, defined
+from mfairfl.report.wording import and_list, defined, is_loss, known_notion
 from mfairfl.runs.directory import SCORES
 from mfairfl.runs.manifest import manifest, protocol_of
 from mfairfl.runs.options import dotted
@@ -74,19 +75,22 @@ def build_report(runs: Sequence[str | Path], *, references: Sequence[str] = ()) 
     changes = [] if baseline is None else changes_between(baseline, run)
     worse = None if baseline is None else worsened_from(baseline, run)
     digests = _digests(run)
+    curves, refused = _tradeoff(run)
+    altered = [*_altered_files(run, digests), *refused]
     report = forms.Document(
         kind="report",
         mfairfl=__version__,
         split=run.split,
         level=table.level,
         goal=list(aim.measures),
-        headline=run_headline(run, baseline, changes, worse, _altered_files(run, digests)),
+        headline=run_headline(run, baseline, changes, worse, altered),
         overall=[*table.overall.values()],
         sections=[section.led_by(aim.notions) for section in table.sections],
         clients=table.clients,
         compared=compared,
         changes=changes,
         baseline="" if baseline is None else baseline.name,
+        tradeoff=curves,
         training=training_history(run),
         data=_data_treatment(run),
         group_use=group_use(run),
@@ -170,9 +174,10 @@ def _altered_files(run: ReportedRun, digests: Mapping[str, str]) -> list[str]:
     """Describe the files that are missing or are not those that the record was written with."""
     problems = []
     for name, recorded in run.record.files.items():
+        if name == SCORES:
+            continue  # which the report reads, and refuses itself
         if name not in digests:
-            what = "the scores that were" if name == SCORES else "the model that was"
-            problems.append(f"{name} is missing: {what} measured cannot be checked")
+            problems.append(f"{name} is missing: the model that was measured cannot be checked")
         elif digests[name] != recorded:
             problems.append(
                 f"{name} is not the file that was measured: its SHA-256 begins with "
@@ -181,6 +186,19 @@ def _altered_files(run: ReportedRun, digests: Mapping[str, str]) -> list[str]:
     if not any((run.path / name).exists() for name in HISTORY):
         problems.append(f"{and_list(HISTORY)} are missing: how training went is not known")
     return problems
+
+
+def _tradeoff(run: ReportedRun) -> tuple[Tradeoff | None, list[str]]:
+    """Return what other tolerances would cost, if that is known, and why its file is refused."""
+    decided = [name for name in run.aim.notions if known_notion(name) and not is_loss(name)]
+    if SCORES not in run.record.files or not decided:
+        return None, []
+    try:
+        return tradeoff([run.path], decided), []
+    except DataError:  # a group without train rows: the numbers say so
+        return None, []
+    except RunDirectoryError as error:
+        return None, [str(error).removeprefix(f"{run.path}/")]
 
 
 # ------------------------------------------------------------------ data

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mfairfl.display import Block, Cell, DisplayTable, Head
@@ -17,11 +18,12 @@ from mfairfl.display.numbers import (
     unit_of,
 )
 from mfairfl.display.tables import Entry
+from mfairfl.experiments.tradeoff import Tradeoff
 from mfairfl.fairness.results import Measured, Section, Slice
 from mfairfl.report import document as forms
 from mfairfl.report.audit_settings import AuditFacts, AuditSource
 from mfairfl.report.document import Document, DriftRow, TrainingHistory
-from mfairfl.report.wording import Words, plain_name
+from mfairfl.report.wording import Words, label_of, plain_name
 from mfairfl.text import some_of
 
 Rows = list[Sequence[Entry] | Block]
@@ -40,6 +42,7 @@ _RATES = (
 )
 _MOST_THRESHOLDS = 25
 _MOST_ROUNDS = 60
+_MOST_TOLERANCES = 7
 _FEW_CHANGES = 10
 _FEW_MODELS = 6
 
@@ -475,6 +478,13 @@ def changes_tables(report: Document, words: Words) -> list[DisplayTable]:
         DisplayTable(caption=caption, columns=columns, rows=rows[False]),
         DisplayTable(caption=f"{caption}, for each client", columns=columns, rows=rows[True]),
     ]
+
+
+def tradeoff_tables(tradeoff: Tradeoff) -> Iterator[DisplayTable]:
+    """Return some tolerances of each curve, in the units of the page."""
+    for curve in tradeoff.curves:
+        table = tradeoff.table(curve, most=_MOST_TOLERANCES, unit=None)
+        yield replace(table, caption=capital(label_of(curve.measure)))
 
 
 def rounds_table(history: TrainingHistory, words: Words) -> DisplayTable:

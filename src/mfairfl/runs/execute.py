@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel
@@ -43,6 +43,10 @@ from mfairfl.runs.stored_scores import Scores, scores_of
 from mfairfl.runs.workers import processors
 from mfairfl.strategies.base import Summary
 from mfairfl.training.execution import steady_arithmetic
+
+if TYPE_CHECKING:
+    from mfairfl.experiments.tradeoff import Tradeoff
+    from mfairfl.fairness.fitting import By
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +126,52 @@ class Run:
         if self.path is None:
             return self.kept_scores
         return RunDirectory(self.path).read_scores(self.record)
+
+    def tradeoff(
+        self,
+        notions: str | Sequence[str] = (),
+        *,
+        by: By | None = None,
+        local_tolerance: float | Literal["none"] | None = None,
+        local: bool = False,
+        points: int = 20,
+        randomise: bool = False,
+    ) -> Tradeoff:
+        """Return what other tolerances would cost: accuracy against violation, without training.
+
+        Parameters
+        ----------
+        notions : str or sequence of str
+            By default those that the run was asked to meet.
+        by : {"none", "group", "client", "both"}, optional
+            What thresholds may depend on; by default the group, unless the run is blind to it.
+        local_tolerance : float or "none", optional
+            The largest violation at each client, whatever the tolerance; must be stated where
+            thresholds depend on the client.
+        local : bool
+            Whether tolerances are for the rows of each client, in place of everyone's together.
+        points : int
+            How many tolerances.
+        randomise : bool
+            Whether some people may be decided by chance.
+
+        Examples
+        --------
+        >>> print(run.tradeoff("eo"))  # doctest: +SKIP
+        >>> run.tradeoff(["dp", "eo"]).plot("tradeoff.svg")  # doctest: +SKIP
+        """
+        from mfairfl.experiments.tradeoff import tradeoff  # noqa: PLC0415 - a layer above
+
+        names = [notions] if isinstance(notions, str) else notions
+        return tradeoff(
+            [self],
+            names,
+            by=by,
+            local_tolerance=local_tolerance,
+            local=local,
+            points=points,
+            randomise=randomise,
+        )
 
     @property
     def metrics(self) -> dict[str, Any]:

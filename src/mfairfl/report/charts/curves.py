@@ -82,7 +82,7 @@ def line_chart(
         parts += _curve(places, curve, x, up, i, joined=joined)
         if len(curves) > 1:  # else the title names it
             base = legend + LINE * i
-            parts += _stroke(f"M{draw.point(0, base)}L{draw.point(30, base)}", [(15, base)], i)
+            parts += stroke(f"M{draw.point(0, base)}L{draw.point(30, base)}", [(15, base)], i)
             parts.append(draw.text(38, base + 4, label, room=WIDTH - 38))
     height = legend - LINE if len(curves) == 1 else legend + LINE * len(curves) - 6
     return Drawing(height, parts)
@@ -108,10 +108,10 @@ def _curve(
         elif not joined:
             pen = "M"
     apart = max(1, round(len(drawn) / _MARKERS))
-    return _stroke(shape, drawn[(index * apart // 3) % apart :: apart], index)
+    return stroke(shape, drawn[(index * apart // 3) % apart :: apart], index)
 
 
-def _stroke(shape: str, marked: Sequence[tuple[float, float]], index: int) -> Iterator[Markup]:
+def stroke(shape: str, marked: Sequence[tuple[float, float]], index: int) -> Iterator[Markup]:
     """Draw a line and markers in the style of a curve.
 
     Dashes move on when the colours begin again, so that 36 curves differ.
@@ -174,7 +174,7 @@ def strip_chart(
         *_cells(places, strips, columns, top, (low, high)),
         *draw.named_axis(columns, bottom, across, whole=True),
         *draw.upright(marks, columns, bottom),
-        *_legend(legend, low, high, unit),
+        *shades_key(legend, low, high, unit),
     ]
     notes = ["below zero: a white line through the cell"] * (low < 0)
     notes += ["white: took no part"] * (len(defined) < len(values))
@@ -225,7 +225,8 @@ def _cells(
         yield draw.path(_box(columns.start, top + _PITCH * i, columns.end - columns.start), "axis")
 
 
-def _legend(y: float, low: float, high: float, unit: Unit) -> Iterator[Markup]:
+def shades_key(y: float, low: float, high: float, unit: Unit) -> Iterator[Markup]:
+    """Draw what the shades stand for."""
     if low == high:
         yield draw.path(_box(0, y, 24), f"h{shade(low, low, high)}")
         yield draw.text(30, y + 10, f"{unit.bare(low)} throughout")

@@ -106,10 +106,10 @@ def _noise(number: Measured, scale: Scale, y: float) -> list[Markup]:
     """Draw a number's noise floor, if it has one."""
     if number.noise_floor is None:
         return []
-    return _floor(scale.at(max(scale.low, 0.0)), scale.at(number.noise_floor), y - 8, y + 8)
+    return floor_band(scale.at(max(scale.low, 0.0)), scale.at(number.noise_floor), y - 8, y + 8)
 
 
-def _floor(zero: float, floor: float, top: float, bottom: float) -> list[Markup]:
+def floor_band(zero: float, floor: float, top: float, bottom: float) -> list[Markup]:
     """Draw what chance alone gives, and where it ends."""
     return [
         draw.rectangle(zero, top, floor - zero, bottom - top, "floor"),
@@ -153,7 +153,7 @@ def _legend(
         signs.append((lambda y: _bracket(1, 15, y), "bounds, whatever is true of unknown rows"))
     if any(number.noise_floor is not None for number in numbers):
         words = "what chance alone gives (noise floor)"
-        signs.append((lambda y: Markup("").join(_floor(2, 14, y - 5, y + 5)), words))
+        signs.append((lambda y: Markup("").join(floor_band(2, 14, y - 5, y + 5)), words))
     return signs
 
 
@@ -198,7 +198,7 @@ def plane_chart(
         (x.at(violation.value or 0.0), y.at(accuracy.value or 0.0))
         for violation, accuracy in zip(across, accuracies, strict=True)
     ]
-    parts = [] if floor is None else _floor(x.start, x.at(floor), y.end, y.start)
+    parts = [] if floor is None else floor_band(x.start, x.at(floor), y.end, y.start)
     parts += [
         draw.line(x.start, y.start, x.start, y.end, "axis"),
         *draw.side_axis(y, x, SHARE.tick, most=_TICKS),
