@@ -218,7 +218,10 @@ def test_the_worst_client_is_as_good_as_it_can_be():
         )
         fitted = fit_thresholds(rows.histograms(), constraints("demographic_parity"), demand)
         chance = rows.chances(fitted.thresholds)
-        assert rows.worst_client(chance) == pytest.approx(oracle.best(np.array(slack)), abs=1e-6)
+        best = oracle.best(np.array(slack))
+        assert best - 1e-3 - 1e-6 <= rows.worst_client(chance) <= best + 1e-6
+        oracle.right[-3:] = [right - best + 1e-3 for right in oracle.right[-3:]]
+        assert rows.accuracy(chance) == pytest.approx(oracle.best(), abs=1e-6)
 
 
 def test_groups_are_levelled_up():

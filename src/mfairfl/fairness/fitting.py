@@ -31,6 +31,7 @@ Objective = Literal["accuracy", "balanced_accuracy", "worst_client_accuracy"]
 _MOST_NUMBERS = 1 << 23  # of selected rows that are held at once: many clients get fewer bins
 _MOST_ALIKE = 1e4  # rows; clients that do not differ at all share their thresholds
 _ROUNDING = 1e-9
+_FORGONE = 1e-3  # of the worst client's accuracy, for that of everyone: chosen on folds
 _SHARES = (
     "tolerance",
     "local_tolerance",
@@ -53,7 +54,8 @@ class Demand:
     local_tolerance : float, optional
         Largest violation on the rows of each client; None bounds none.
     maximise : {"accuracy", "balanced_accuracy", "worst_client_accuracy"}
-        The objective. Of the rules that are best for the worst client, the most accurate is taken.
+        The objective. Of the rules that come within .001 of the best for the worst client, the
+        most accurate is taken.
     costs : (float, float)
         What a wrong favourable and a wrong unfavourable decision cost: the least total cost takes
         the place of accuracy.
@@ -367,7 +369,7 @@ def _solved(counts: _Counts, constraints: Constraints, demand: Demand) -> tuple[
         both = _joined([bounds, clients])
         slack = np.repeat([0.0, -1.0], [len(bounds.lowest), len(clients.lowest)])
         start = programme.optimum(both, slack, start=start)
-        required = _joined([bounds, clients.raised(np.array(start.extra - _ROUNDING))])
+        required = _joined([bounds, clients.raised(np.array(max(0.0, start.extra - _FORGONE)))])
     solution = programme.optimum(required, start=start)
     if not demand.randomise:
         solution = programme.rounded(required, solution)
