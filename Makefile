@@ -10,7 +10,7 @@ JOBS ?= 2
 SHELL := /usr/bin/env bash -o pipefail
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help demo test test-quick lint format size bench wide intervals acs-memory targets defaults strategies group-fair model-quality acs references surgery tuning reproduce deploy-demo deploy-faults release-check federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks disclosure reliability
+.PHONY: help demo test test-quick lint format size bench wide intervals acs-memory targets defaults prices strategies group-fair model-quality acs references surgery tuning reproduce deploy-demo deploy-faults release-check federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks disclosure reliability
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -89,6 +89,9 @@ targets: $(VENV)/.dev ## mFairFL on fresh seeds of all data sets and notions (mi
 
 defaults: $(VENV)/.dev ## candidates for the default setting against boosting, on folds (an hour; ACS=file.parquet adds its rows): results/
 	$(ONE_THREAD) $(BIN)/python benchmarks/defaults.py $(if $(ACS),--acs "$(ACS)")
+
+prices: $(VENV)/.dev ## candidates for the settings of fairness prices, on folds (half an hour): results/
+	$(ONE_THREAD) $(BIN)/python benchmarks/prices.py
 
 strategies: $(VENV)/.dev ## every strategy on every data set, and what a round costs (minutes)
 	$(ONE_THREAD) $(BIN)/python benchmarks/strategies.py > benchmarks/strategies.txt

@@ -209,8 +209,8 @@ def test_numbers_in_words_are_those_of_the_code():
     config = make_config({"data": {"name": "adult"}})
     assert f"there are {config.training.rounds}" in explain("round").text
     assert f"makes {config.training.local_epochs} in each" in explain("local epoch").text
-    assert config.allowed(PARITY, []).dead_zone == 0
-    assert "0 unless" in explain("dead zone").short
+    few = np.full((2, 2), 9.0)
+    assert f"at most {config.allowed(PARITY, [], few).dead_zone}" in explain("dead zone").text
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,18 @@ def test_output_rules_have_the_defaults_of_the_design(values, rule, tolerance):
     assert config.allowed(SEX, [ROWS]) == (0.0, 0.0, tolerance)
 
 
+def test_without_a_tolerance_training_leaves_alone_what_its_rows_cannot_tell_from_0():
+    config, rows = make_config({}), 16 * ROWS
+    error = 0.5 * math.sqrt(1 / 3200 - 1 / 6400)  # 3,200 women and 3,200 men, half of them chosen
+    assert config.allowed(SEX, [ROWS], rows) == pytest.approx((0.0, error, 0.005))
+    # So few rows could excuse any gap.
+    assert config.allowed(SEX, [ROWS], ROWS / 10).dead_zone == 0.03
+    # A stated tolerance, or a dead zone of 0, does not depend on them.
+    for said in ({"tolerance": 0.02}, {"dead_zone": 0.0}):
+        stated = make_config({"fairness": said})
+        assert stated.allowed(SEX, [ROWS], rows) == stated.allowed(SEX, [ROWS])
+
+
 def test_a_stated_tolerance_is_aimed_at_from_below_by_what_the_rows_demand():
     # √(¼ (1/400 − 1/800)) = .017678 with 400 + 400 rows, half of them favourable.
     margin = (1.96 + 1.28) * 0.5 * math.sqrt(1 / 400 - 1 / 800)

@@ -26,7 +26,7 @@ from mfairfl.data import Attribute, partition
 from mfairfl.engine.embedded import summarize
 from mfairfl.engine.state import Measure, Train
 from mfairfl.fairness import NOTIONS, Statistics
-from mfairfl.fairness.constraints import Goal
+from mfairfl.fairness.constraints import Constraints, Goal
 from mfairfl.geometry.gram import gram_matrix
 from mfairfl.randomness import stream
 from mfairfl.strategies import Measurement, create
@@ -47,7 +47,7 @@ GAPS = {  # both − F, both − M; equalized odds: y = 0 first
 }
 SHARES = {"dp": [1, 1], "eo": [0.7, 0.7, 0.3, 0.3], "eopp": [0.3, 0.3]}
 SHARES |= {"ap": [1, 1], "ap-loss": [1, 1]}
-PRICES = ("driven_by", "one_sided", "cap", "counter_cap")
+PRICES = ("driven_by", "one_sided", "cap", "counter_cap", "shared_cap")
 close = partial(rounds.close, atol=1e-14)
 every = pytest.mark.parametrize("notion", list(GAPS))
 
@@ -207,6 +207,20 @@ def test_prices_are_scaled_and_then_capped():
     close(loss, [[-0.5, -0.5], [11 / 30, 11 / 30]])
 
 
+def test_a_price_that_both_labels_share_stays_within_its_cap():
+    mu = np.array([0.3, -0.1])  # M: +11/30 on the errors of both labels
+    close(law("ap", shared_cap=0.25).prices(mu, COUNTS)[0], [[-0.55, 0], [0.25, -0.25]])
+    close(law("ap", shared_cap=0.0).prices(mu, COUNTS)[0], [[-0.55, 0], [0, 0]])
+    close(law("ap", shared_cap=0.4).prices(mu, COUNTS, 1.2)[0], [[-0.66, 0], [0.4, -0.4]])
+    # What one label has beyond the other moves a threshold: it stays.
+    score, loss = np.array([[0.5, -0.2], [0.5, 0.2], [-0.5, 0.2], [-0.5, -0.2]]), np.zeros((4, 2))
+    found, _ = Constraints.capped(score, loss, 20.0, 5.0, 0.1)
+    close(found, [[0.4, -0.1], [0.5, 0.2], [-0.5, 0.2], [-0.5, -0.2]])
+    # A selection's price pushes one label towards it and the other away: nothing is shared.
+    free = law("dp", shared_cap=0.0).prices(mu, COUNTS)[0]
+    close(free, law("dp").prices(mu, COUNTS)[0])
+
+
 def test_where_errors_must_rise_false_positives_alone_are_priced():
     mu, u = np.array([0.3, -0.1]), 11 / 30  # F: −.55, M: +11/30
     close(law("ap").prices(mu, COUNTS)[0], [[-0.55, 0], [u, -u]])
@@ -252,6 +266,7 @@ def federated_gradient(federation, goal, options, weights, **state):
                 "one_sided": False,
                 "cap": 1e9,
                 "counter_cap": 1e9,
+                "shared_cap": 1e9,
                 "driven_by": "smooth",
             },
             **options,

@@ -177,9 +177,11 @@ def test_one_sided_parity_of_losses():
 def test_prices_stop_at_the_cap():
     # Uncapped: u_F = 10 − 25 = −15, u_M = 10.
     far = {"multipliers": (10.0, 0.0), "counts": POOLED}
-    moving, _ = begun(notion="ap", **far)  # towards the label up to 20, away from it up to 5
-    assert moving.prices()[0].tolist() == [[-5, 0], [10, -10]]
-    moving, _ = begun(notion="ap", **far, prices=Prices(cap=8.0, counter_cap=12.0))
+    moving, _ = begun(notion="ap", **far)  # away from the label up to 5, both towards it up to ½
+    assert moving.prices()[0].tolist() == [[-5, 0], [0.5, -0.5]]
+    moving, _ = begun(notion="dp", **far)  # towards the label up to 20
+    np.testing.assert_allclose(moving.prices()[0], [[-5, -15], [10, 5]])
+    moving, _ = begun(notion="ap", **far, prices=Prices(cap=8.0, counter_cap=12.0, shared_cap=9))
     np.testing.assert_allclose(moving.prices()[0], [[-12, 0], [8, -8]])
     moving, _ = begun(notion="ap-loss", **far)
     assert [table.tolist() for table in moving.prices()] == [[[-5, 0], [0, 0]], [[0, 0], [5, 5]]]

@@ -125,8 +125,8 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         Budget, model and recipe; the defaults are those of `mfairfl.train`, and so is None.
     tolerance : float, optional
         Largest violation that is acceptable: training and the output rule aim below it, by a
-        margin for the number of rows. None: training aims at 0, and the output rule allows 0.005,
-        or 0.01 where the notion needs it.
+        margin for the number of rows. None: training leaves alone what its rows cannot tell from
+        0, and the output rule allows 0.005, or 0.01 where the notion needs it.
     blind : bool
         Whether sensitive columns that are in X as well are only measured, and never enter the
         model or the output rule.

@@ -100,13 +100,22 @@ class Constraints:
         return _over(self._event, n), _over(self._member, n)
 
     @staticmethod
-    def capped(score: Floats, loss: Floats, cap: float, against: float) -> tuple[Floats, Floats]:
+    def capped(
+        score: Floats, loss: Floats, cap: float, against: float, shared: float
+    ) -> tuple[Floats, Floats]:
         """Return the prices on σ and on the loss, per (cell, label), within their caps.
 
         A price that pushes a row towards its label (down for y = 0, up for y = 1) works like a
         weight and stays within `cap`. One that pushes it away stays within `against`: at a price
         of 2 the rows of a group begin to flip all at once. So do prices on the loss.
+
+        What both labels of a cell have in common of a push towards their labels moves no
+        threshold: the cell's rows only count more, and a flexible model learns them by heart. It
+        stays within `shared`.
         """
+        towards_label = np.array([1.0, -1.0])
+        common = (score * towards_label).min(axis=1, keepdims=True)
+        score = score - towards_label * np.maximum(common - shared, 0.0)
         low, high = np.array([-against, -cap]), np.array([cap, against])
         return np.clip(score, low, high), np.clip(loss, -against, against)
 
@@ -128,14 +137,20 @@ class Constraints:
 
         A tolerance is met if the whole 95 % interval of the violation lies within it. For that to
         happen in nine of ten samples of as many rows, the violation has to stay below it by
-        1.96 + 1.28 standard errors of the gap. The standard error follows from the numbers of
-        rows n_e and n_{e,g}: √(q(1 − q)(1/n_{e,g} − 1/n_e)), with the event's share of favourable
-        labels for the unknown rate q, or ½ where that share is 0 or 1.
+        1.96 + 1.28 standard errors of the gap.
 
         Parameters
         ----------
         counts
             The (C, 2) counts of the rows that will be measured.
+        """
+        return _SURELY_MET * self.standard_error(counts)
+
+    def standard_error(self, counts: ArrayLike) -> float:
+        """Return the largest standard error of a gap on as many rows of each cell and label.
+
+        It is √(q(1 − q)(1/n_{e,g} − 1/n_e)), with the event's share of favourable labels for the
+        unknown rate q, or ½ where that share is 0 or 1.
         """
         n = self._table(counts)
         of_event, of_group = self.counts(n)
@@ -145,7 +160,7 @@ class Constraints:
         rate = favourable / of_event
         spread = np.where((rate > 0) & (rate < 1), rate * (1.0 - rate), 0.25)
         errors = np.sqrt(spread * (1.0 / of_group - 1.0 / of_event))
-        return float(_SURELY_MET * np.max(errors, initial=0.0))
+        return float(np.max(errors, initial=0.0))
 
     def rates(self, statistics: Statistics, kind: Kind = "hard") -> tuple[Floats, Floats]:
         """Return F_e and F_{e,g}; nan where the event or the group in it has no rows.

@@ -29,6 +29,8 @@ from mfairfl.training.plan import Recipe
 
 T = TypeVar("T")
 
+_WIDEST = 0.03  # of dead zones that nobody stated: one small group must not excuse the others
+
 
 def _one_or_several(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
@@ -191,7 +193,7 @@ class FairnessConfig(DocumentedModel):
     tolerance: float | None = Field(default=None, ge=0, le=1, examples=[0.05])
     """Largest acceptable violation, for training, output rule and verdict."""
     dead_zone: float | None = Field(default=None, ge=0, le=1, examples=[0.02])
-    """Violation that training leaves uncorrected, if the tolerance is not to decide it."""
+    """Violation that training leaves uncorrected, if tolerance or rows are not to decide it."""
     verdict_tolerance: float | None = Field(default=None, ge=0, le=1, examples=[0.05])
     """Largest violation that the report accepts, if not the tolerance."""
 
@@ -377,8 +379,16 @@ class Config(DocumentedModel):
             del asked["local_tolerance"]
         return Demand(**{"by": self.strategy.create().card.thresholds_by, **asked})
 
-    def allowed(self, constraints: Constraints, rows: Iterable[np.ndarray]) -> Allowed:
+    def allowed(
+        self,
+        constraints: Constraints,
+        rows: Iterable[np.ndarray],
+        trained: np.ndarray | None = None,
+    ) -> Allowed:
         """Return the violation that training and the output rule allow, as the tolerance demands.
+
+        Without a tolerance training leaves gaps of up to one standard error alone, which its rows
+        cannot tell from 0, at most .03.
 
         Parameters
         ----------
@@ -386,11 +396,15 @@ class Config(DocumentedModel):
             The rows that will be measured, by cell and label; those of clients are added up. The
             fewer they are, the less is allowed (`Constraints.margin`), but at least half of the
             tolerance.
+        trained : ndarray (C, 2), optional
+            The rows that are trained on; None if nothing is.
         """
         tolerance = self.fairness.tolerance
         if tolerance is None:
             loose = any(notion(name).events[0].labels != (0, 1) for name in self.fairness.notion)
             margin, dead_zone, output = 0.0, 0.0, 0.01 if loose else 0.005
+            if trained is not None:
+                dead_zone = min(constraints.standard_error(trained), _WIDEST)
         else:
             margin = min(constraints.margin(np.sum([*rows], axis=0)), tolerance / 2)
             dead_zone = output = tolerance - margin

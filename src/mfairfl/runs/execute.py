@@ -319,7 +319,8 @@ def setup_for(
     splits: tuple[Split, ...] = tuple(
         split for split in SPLITS if any(rows.sum() for rows in enrolled[split].values())
     )
-    allowed = config.allowed(summary.constraints, enrolled[reported(splits)].values())
+    measured = enrolled[reported(splits)].values()
+    allowed = config.allowed(summary.constraints, measured, trained=summary.pooled)
     return Setup(
         strategy=config.strategy.create(),
         size=size,

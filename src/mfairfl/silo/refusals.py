@@ -44,7 +44,7 @@ _BY_CELL = ("plan.loss_table", "plan.score_table", "plan.controller.counts")
 _BY_CONSTRAINT = tuple(f"plan.controller.{key}" for key in ("multipliers", "step", "offset"))
 _SINGLE = (
     *("plan.proximal", "plan.controller.scale"),
-    *("plan.controller.prices.cap", "plan.controller.prices.counter_cap"),
+    *(f"plan.controller.prices.{key}" for key in ("cap", "counter_cap", "shared_cap")),
 )
 
 # ------------------------------------------------------------------ absurd or too much

@@ -20,7 +20,7 @@ Deviations (each is a hyper-parameter):
 - Multipliers are signed and follow thresholded rates (`prices.driven_by`). λ on |d| can only grow
   and flips sign as a whole when d does; with local epochs in between it swings and costs accuracy.
 - Where errors of a group must rise, only false positives are priced (`prices.one_sided`); prices
-  are bounded (`prices.cap`, `prices.counter_cap`).
+  are bounded (`prices.cap`, `prices.counter_cap`, `prices.shared_cap`).
 - Clients send their statistics first and get prices back, so a gradient is one vector and not one
   for every group; the server's sum is the same. A new λ counts in the round that it is made in.
 - Without the paper's clipping and noise. The server needs weighted sums alone, so a secure sum

@@ -21,7 +21,9 @@ Update, every round:
 Deviations (each is a hyper-parameter):
 - Multipliers are signed, driven by thresholded rates (`multiplier`, `prices.driven_by`): λ ≥ 0 on
   |d| can only grow and flips sign as a whole when d does, so it oscillates.
-- Where errors of a group must rise, only false positives are priced (`prices.one_sided`).
+- Where errors of a group must rise, only false positives are priced (`prices.one_sided`); what
+  pushes both labels of a group is bounded (`prices.shared_cap`).
+- α follows from the tolerance; without one it is a standard error of the gap on the train rows.
 - The constraint is on the pooled data (`scope`), counts are sent, a client is never adjusted
   against itself, goals are clipped to [`goals.floor`, `goals.cap`] when used, p_k = n_k/n
   (`weights`).
@@ -34,8 +36,8 @@ many as the paper's 10 rounds of 20 epochs, and serves the last model. It still 
 - Goals are clipped to [0, .999] when used. The text asks for φ̂ ≥ 0, which its moving average does
   not give; at φ̂ = 1 the printed coefficient divides by 0.
 - η = .3: the paper does not report its own, and with the rates of its Table S1 (.001 to .02) 200
-  full-batch steps hardly leave the start. Nor does it report α (0 here) and γ (.05, FPFL's grid).
-- Counts are sent, and a client is never adjusted against itself, as above.
+  full-batch steps hardly leave the start. Nor does it report γ; .05 is of FPFL's grid.
+- α is as above, counts are sent, and a client is never adjusted against itself.
 """
 
 from dataclasses import dataclass, field, replace

@@ -53,7 +53,13 @@ def _as_method(thing: Any) -> Method:
 # The literal reading of a paper: λ ≥ 0 on smooth rates, every price as the multipliers say.
 _LITERAL = {
     "multiplier": "paper",
-    "prices": {"driven_by": "smooth", "one_sided": False, "cap": 1e9, "counter_cap": 1e9},
+    "prices": {
+        "driven_by": "smooth",
+        "one_sided": False,
+        "cap": 1e9,
+        "counter_cap": 1e9,
+        "shared_cap": 1e9,
+    },
     "gamma": 0.05,
     "update": "gradient",
 }

@@ -90,6 +90,8 @@ class Prices:
     cap, counter_cap : float
         Bounds of prices that push rows towards their label, and away from it; signed multipliers
         of decisions stay within what a price may show.
+    shared_cap : float
+        Bound of what pushes both labels of a cell towards their labels: a weight on its rows.
 
     Examples
     --------
@@ -103,9 +105,11 @@ class Prices:
     one_sided: bool = True
     cap: float = 20.0
     counter_cap: float = 5.0
+    shared_cap: float = 0.5
 
     def __post_init__(self) -> None:
-        for name, value in (("cap", self.cap), ("counter_cap", self.counter_cap)):
+        for name in ("cap", "counter_cap", "shared_cap"):
+            value = getattr(self, name)
             _require(value >= 0, f"strategy.prices.{name}", "be at least 0", value)
 
     def tables(
@@ -117,7 +121,8 @@ class Prices:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the prices on σ and on the loss per (cell, label), scaled, within the caps."""
         score, loss = constraints.prices(signed, counts, one_sided=self.one_sided)
-        return constraints.capped(scale * score, scale * loss, self.cap, self.counter_cap)
+        caps = self.cap, self.counter_cap, self.shared_cap
+        return constraints.capped(scale * score, scale * loss, *caps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
