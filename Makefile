@@ -10,7 +10,7 @@ JOBS ?= 2
 SHELL := /usr/bin/env bash -o pipefail
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help demo test test-quick lint format size bench wide intervals acs-memory targets defaults prices strategies group-fair model-quality acs references surgery tuning reproduce deploy-demo deploy-faults release-check federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks disclosure reliability
+.PHONY: help demo test test-quick lint format size bench wide intervals acs-memory targets defaults prices strategies group-fair model-quality acs references front surgery tuning reproduce deploy-demo deploy-faults release-check federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks disclosure reliability
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -109,6 +109,11 @@ acs: $(VENV)/.dev ## five methods on ACSIncome by state; FILE=rows.parquet LABEL
 references: $(VENV)/.dev ## what the pooled references' settings were chosen by (minutes)
 	$(ONE_THREAD) $(BIN)/python benchmarks/references.py > benchmarks/references.txt
 	cat benchmarks/references.txt
+
+front: $(VENV)/.dev ## mFairFL and four others under one rule and tolerance (hours; SEEDS=): results/front.md
+	$(ONE_THREAD) $(BIN)/python benchmarks/front.py --part folds --seeds 2
+	$(ONE_THREAD) $(BIN)/python benchmarks/front.py --part test --seeds $(or $(SEEDS),10)
+	$(ONE_THREAD) $(BIN)/python benchmarks/front.py --part page
 
 surgery: $(VENV)/.dev ## the worst client with and without the conflict step (ten minutes): results/
 	$(BIN)/python benchmarks/surgery.py
