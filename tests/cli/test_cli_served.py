@@ -20,7 +20,7 @@ KINDS = {
     "ensemble": ("--strategy", "indfair"),
     "personal": ("--strategy", "ditto"),
     "fixed": ("--strategy", "fedavg-threshold", "--tolerance", "1"),
-    "random": ("--strategy", "fedavg-threshold", "--notion", "eo"),
+    "random": ("--strategy", "fedavg-threshold", "--notion", "eo", "--randomise"),
     "mixture": ("--strategy", "mfairfl", "--output-rule", "mixture", "--rounds", "8"),
 }
 
@@ -164,7 +164,7 @@ def test_unanswerable_requests_give_one_line(
     [
         ("ensemble", "3 clients' own models, averaged, at NAME (rule select)"),
         ("personal", "a model of its own for each of 3 clients, at round 4 (rule last)"),
-        ("fixed", "round 4, with a threshold for each group (rule threshold)"),
+        ("fixed", "round 4, with a threshold for each group (rule thresholds)"),
     ],
 )
 def test_the_result_says_who_answers(trained, kind, said):

@@ -263,7 +263,7 @@ def threshold(m):
 def no_threshold(m):
     m.train("--strategy", "fedavg-threshold")
     message = "error: threshold 0.3: this model decides {}; remove threshold= (--threshold)"
-    m.refuses(m.people, message.format("by a threshold for each group"), "--threshold", "0.3")
+    m.refuses(m.people, message.format("by fitted thresholds"), "--threshold", "0.3")
     m.folder.joinpath("run").rename(m.folder / "first")
     mixed = ("--output-rule", "mixture", "--tolerance", "0.02", "--rounds", "8")
     m.train("--strategy", "fedavg", *mixed, "--local-epochs", "1", "--batch-size", "512")
