@@ -51,6 +51,8 @@ VERBS = {  # in this order: later ones read what earlier ones wrote
     "predict": "run --csv new.csv --out decided.csv",
     "report": "run --out report.html",
     "tradeoff": "run --points 3",
+    "choose": "task.toml --clients 2 --rounds 1 --local-epochs 1 --folds 2 --methods fpfl "
+    "--lose-at-most 0.1 --out chosen",
     "audit": "new.csv --label hired --favourable yes --prediction decided --sensitive sex "
     "--out audited",
     "compare": "run run",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mfairfl.checks import doctor
     from mfairfl.data import load_dataset, partition
     from mfairfl.estimator.classifier import FairFederatedClassifier
+    from mfairfl.experiments.choosing import choose
     from mfairfl.experiments.search.optuna_study import tune
     from mfairfl.experiments.study_run import compare
     from mfairfl.report.audited_rows import audit
@@ -27,6 +28,7 @@ __all__ = [
     "Run",
     "__version__",
     "audit",
+    "choose",
     "compare",
     "data",
     "doctor",
@@ -52,6 +54,7 @@ _HOME = {
     "FairFederatedClassifier": "mfairfl.estimator.classifier",
     "Run": "mfairfl.runs.execute",
     "audit": "mfairfl.report.audited_rows",
+    "choose": "mfairfl.experiments.choosing",
     "compare": "mfairfl.experiments.study_run",
     "doctor": "mfairfl.checks",
     "load": "mfairfl.runs.predictor",

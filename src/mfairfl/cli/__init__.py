@@ -17,6 +17,7 @@ import typer
 from mfairfl import __version__
 from mfairfl.cli.audit import audit, deploy_audit, report
 from mfairfl.cli.checks import doctor, init
+from mfairfl.cli.choose import choose
 from mfairfl.cli.data import app as data_app
 from mfairfl.cli.deploy import app as deploy_app
 from mfairfl.cli.explain import explain, strategies
@@ -40,8 +41,8 @@ app = typer.Typer(
 
 
 _VERBS = (
-    train, predict, report, tradeoff, audit, compare, reproduce, tune, init, doctor, explain,
-    strategies,
+    train, predict, report, tradeoff, audit, compare, choose, reproduce, tune, init, doctor,
+    explain, strategies,
 )  # fmt: skip
 for verb in _VERBS:
     command(app)(verb)
