@@ -10,7 +10,7 @@ JOBS ?= 2
 SHELL := /usr/bin/env bash -o pipefail
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help demo test test-quick lint format size bench wide intervals acs-memory targets defaults prices strategies group-fair model-quality acs references front surgery tuning reproduce deploy-demo deploy-faults release-check federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks disclosure reliability
+.PHONY: help demo test test-quick lint format size bench wide intervals acs-memory targets defaults prices strategies group-fair model-quality acs references front surgery choosing tuning reproduce deploy-demo deploy-faults release-check federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks disclosure reliability
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -117,6 +117,9 @@ front: $(VENV)/.dev ## mFairFL and four others under one rule and tolerance (hou
 
 surgery: $(VENV)/.dev ## the worst client with and without the conflict step (ten minutes): results/
 	$(BIN)/python benchmarks/surgery.py
+
+choosing: $(VENV)/.dev ## how often `mfairfl choose` keeps its budget on test rows, ten seeds (15 minutes): results/
+	$(ONE_THREAD) $(BIN)/python benchmarks/choosing.py
 
 tuning: $(VENV)/.dev ## choose the hyper-parameters of every method by cross-validation (an hour): results/paper
 	$(BIN)/mfairfl reproduce tuning --out runs/tuning
