@@ -10,7 +10,7 @@ JOBS ?= 2
 SHELL := /usr/bin/env bash -o pipefail
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help demo test test-quick lint format size bench wide intervals acs-memory targets defaults prices strategies group-fair model-quality acs references front surgery choosing tuning reproduce deploy-demo deploy-faults release-check federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks disclosure reliability
+.PHONY: help demo test test-quick lint format size bench wide intervals acs-memory targets defaults prices strategies group-fair model-quality acs personal references front surgery choosing tuning reproduce deploy-demo deploy-faults release-check federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks disclosure reliability
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -105,6 +105,10 @@ model-quality: $(VENV)/.dev ## the default model beside pooled boosting; OWN="LA
 
 acs: $(VENV)/.dev ## five methods on ACSIncome by state; FILE=rows.parquet LABEL="…" (half an hour): results/
 	$(BIN)/python benchmarks/acs_silos.py "$(FILE)" $(if $(LABEL),--label "$(LABEL)")
+
+personal: $(VENV)/.dev ## thresholds of groups and clients; FILE=rows.parquet LABEL="…" (half an hour): results/
+	@test -n "$(FILE)" || { echo "give a table of your own: make personal FILE=acs.parquet"; exit 2; }
+	$(ONE_THREAD) $(BIN)/python benchmarks/personal.py "$(FILE)" $(if $(LABEL),--label "$(LABEL)")
 
 references: $(VENV)/.dev ## what the pooled references' settings were chosen by (minutes)
 	$(ONE_THREAD) $(BIN)/python benchmarks/references.py > benchmarks/references.txt

@@ -1,0 +1,144 @@
+"""The page of `personal.py`: its tables, and what was to be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from model_quality import mean, spread, table
+
+TOLERANCE = 0.005  # on train rows, unless a rule says otherwise
+GROUP, BOTH = "groups' thresholds", "clients' and groups'"
+MAXIMISED = f"{BOTH}, 0.03 at each client, worst client maximised"
+# Published: accuracy, gap between the groups, mean gap between the groups of a client.
+LOGOFAIR = (0.8238, 0.0082, 0.0128)
+HEAD = (
+    "decided by",
+    "accuracy (sd)",
+    f"less {GROUP}",
+    "violation",
+    "its floor",
+    "mean local violation",
+    "its floor",
+    "largest local violation",
+    "worst client's accuracy",
+    "sd of clients' accuracies",
+    "decided otherwise elsewhere",
+)
+
+
+def compared(found: pd.DataFrame, base: str = GROUP) -> list[str]:
+    """Return a table with a row for each rule; differences of accuracy are paired by seed."""
+    rows = []
+    for rule in found.index.unique("rule"):
+        part, less = found.loc[rule], found.loc[rule].accuracy - found.loc[base].accuracy
+        means = part.mean()
+        plain = ("violation", "floor", "local", "local_floor", "largest", "worst", "std")
+        rows.append(
+            [
+                rule,
+                f"{means.accuracy:.4f} ({part.accuracy.std():.4f})",
+                "" if rule == base else spread(less.to_numpy(), "+"),
+                *(f"{means[name]:.4f}" for name in plain),
+                f"{means.otherwise:.1%}" if means.otherwise else "",
+            ]
+        )
+    return table(HEAD, rows)
+
+
+def bounds_table(found: pd.DataFrame) -> list[str]:
+    """Return a table of rules with bounds for everyone and for each client."""
+    head = (
+        "rule",
+        "accuracy",
+        "train: violation",
+        "largest local",
+        "largest excess",
+        "test: violation (floor)",
+        "mean local (floor)",
+        "largest local (floor)",
+        "drawn by chance",
+    )
+    rows = []
+    for rule in found.index.unique("rule"):
+        part = found.loc[rule]
+        m = part.mean()
+        pairs = (("violation", "floor"), ("local", "local_floor"), ("largest", "largest_floor"))
+        shown = [f"{m[value]:.4f} ({m[floor]:.4f})" for value, floor in pairs]
+        over = f"{part.excess.max():.4f}" if part.excess.max() else "0"
+        plain = [f"{m[name]:.4f}" for name in ("accuracy", "train_violation", "train_largest")]
+        rows.append([rule, *plain, over, *shown, f"{m.drawn:.2%}"])
+    return table(head, rows)
+
+
+def published(found: Mapping[str, pd.DataFrame]) -> list[str]:
+    """Return LoGoFair's row beside ours."""
+    head = ("", "accuracy", "gap between the groups", "mean gap at a client", "violation")
+    rows = [["LoGoFair, published", *(f"{value:.4f}" for value in LOGOFAIR), ""]]
+    for model, part in found.items():
+        for rule in part.index.unique("rule"):
+            m = part.loc[rule].mean()
+            values = (m.accuracy, m.between, m.local_between, m.violation)
+            rows.append([f"{model}: {rule}", *(f"{value:.4f}" for value in values)])
+    return table(head, rows)
+
+
+def aims(acs: pd.DataFrame, compas: pd.DataFrame, alike: Mapping[str, pd.DataFrame]) -> list[str]:
+    """Return what was to be reached, and what was."""
+
+    def less(found: pd.DataFrame, rule: str, column: str = "accuracy") -> Any:
+        return (found.loc[rule][column] - found.loc[GROUP][column]).to_numpy()
+
+    rows: list[list[str]] = []
+
+    def aim(text: str, found: str, reached: Any) -> None:
+        rows.append([text, found, "reached" if reached else "**missed**"])
+
+    for rule in [rule for rule in acs.index.unique("rule") if rule.startswith(BOTH)]:
+        gain, part = less(acs, rule), acs.loc[rule]
+        local = less(acs, rule, "local") - less(acs, rule, "local_floor")
+        aim(
+            f"ACSIncome, {rule}: accuracy at least .003 above {GROUP}, interval above 0",
+            spread(gain, "+"),
+            gain.mean() >= 0.003 and np.subtract(*mean(gain)) > 0,
+        )
+        aim(
+            f"ACSIncome, {rule}: violation of test rows within one floor of {TOLERANCE}",
+            f"{part.violation.mean():.4f} (floor {part.floor.mean():.4f})",
+            part.violation.mean() <= TOLERANCE + part.floor.mean(),
+        )
+        aim(
+            f"ACSIncome, {rule}: mean local violation above its floor not higher",
+            spread(local, "+"),
+            local.mean() <= 0,
+        )
+    part = compas.loc[BOTH]
+    aim(
+        f"COMPAS, {BOTH}: accuracy at least .84",
+        f"{part.accuracy.mean():.4f} (sd {part.accuracy.std():.4f})",
+        part.accuracy.mean() >= 0.84,
+    )
+    aim(
+        f"COMPAS, {BOTH}: violation at most .02",
+        f"{part.violation.mean():.4f}",
+        part.violation.mean() <= 0.02,
+    )
+    for split, found in alike.items():
+        gain = less(found, BOTH)
+        aim(f"{split}, {BOTH}: no loss beyond .001", spread(gain, "+"), gain.mean() >= -0.001)
+    found, rule = alike["Adult, high"], MAXIMISED
+    narrower = found.loc[rule]["std"].mean() / found.loc[GROUP]["std"].mean() - 1.0
+    aim(
+        f"Adult, high, {rule}: sd of clients' accuracies 15 % lower",
+        f"{narrower:+.1%}",
+        narrower <= -0.15,
+    )
+    aim(
+        f"Adult, high, {rule}: at most .001 of accuracy",
+        spread(less(found, rule), "+"),
+        less(found, rule).mean() >= -0.001,
+    )
+    return table(("aim", "found", ""), rows)
