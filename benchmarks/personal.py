@@ -104,7 +104,7 @@ class Question:
 
 
 class Book:
-    """Numbers of rules by split, question and seed, kept in a file as they come."""
+    """Numbers of rules by run and question, kept in a file as they come."""
 
     def __init__(self, folder: Path) -> None:
         sources = [Path(module.__file__) for module in (fitting, programme, thresholds)]
@@ -114,20 +114,20 @@ class Book:
         self._known: dict[str, Any] = dict(map(json.loads, lines))
 
     def rows(
-        self, split: str, settings: Sequence[dict[str, Any]], questions: Sequence[Question]
+        self, settings: Sequence[dict[str, Any]], questions: Sequence[Question]
     ) -> pd.DataFrame:
         """Return a row for each question and run, indexed by the question's name and the seed."""
         rows, scored = [], scored_runs(settings, self._folder)
-        for setting, run in zip(settings, scored, strict=True):
+        for setting, (name, run) in zip(settings, scored, strict=True):
             seed, method = setting["seed"], setting["strategy"]["name"]
             for question in questions:
-                key = json.dumps([split, method, seed, question.key])
+                key = json.dumps([name, question.key])
                 if key not in self._known:
                     self._known[key] = answer(run, question)
                     with self._path.open("a") as file:
                         file.write(json.dumps([key, self._known[key]]) + "\n")
-                    print(split, seed, question.name, flush=True)
                 rows.append({"rule": question.name, "seed": seed, **self._known[key]})
+            print(f"measured {method}, seed {seed}, {len(questions)} rules", flush=True)
         return pd.DataFrame(rows).set_index(["rule", "seed"])
 
 
@@ -241,32 +241,29 @@ def bounded(item: str, *, randomise: bool) -> list[Question]:
 def page(options: argparse.Namespace) -> str:
     book = Book(options.runs)
     states_split = states(options.file, options.rows, options.runs)
-    acs = book.rows("acs", configurations(states_split, ACS_SEEDS), [SCORE_HALF, *PERSONAL])
-    compas = book.rows(
-        "compas", configurations(COMPAS, SEEDS), [SCORE_HALF, *PERSONAL, asked("client")]
-    )
+    acs = book.rows(configurations(states_split, ACS_SEEDS), [SCORE_HALF, *PERSONAL])
+    compas = book.rows(configurations(COMPAS, SEEDS), [SCORE_HALF, *PERSONAL, asked("client")])
     ours = Question(name="mFairFL, defaults", demand=None)
-    default = book.rows("compas", configurations(COMPAS, SEEDS, "mfairfl"), [ours])
+    default = book.rows(configurations(COMPAS, SEEDS, "mfairfl"), [ours])
     compas = pd.concat([default, compas])
     alike = {
-        split: book.rows(split, configurations(setting, SEEDS), [SCORE_HALF, *PERSONAL[:3], WORST])
+        split: book.rows(configurations(setting, SEEDS), [SCORE_HALF, *PERSONAL[:3], WORST])
         for split, setting in ALIKE.items()
     }
     local = [
-        book.rows("Adult, high", configurations(ADULT, SEEDS), bounded(item, randomise=randomise))
+        book.rows(configurations(ADULT, SEEDS), bounded(item, randomise=randomise))
         for item in LOCAL
         for randomise in (True, False)
     ]
     by_sex = {"data": ADULT["data"], "clients": BY_SEX}
     beside = {
         name: book.rows(
-            f"by sex, {name}",
             configurations({**by_sex, **model}, SEEDS),
             [asked("group"), asked("both", local_tolerance=0.01)],
         )
         for name, model in (("logistic", {"model": {"kind": "logistic"}}), ("default model", {}))
     }
-    (adult,) = scored_runs(configurations(ADULT, SEEDS)[:1], options.runs)
+    ((_, adult),) = scored_runs(configurations(ADULT, SEEDS)[:1], options.runs)
     digest = hashlib.sha256(options.file.read_bytes()).hexdigest()
     return "\n".join(
         [
@@ -370,9 +367,7 @@ def folds(options: argparse.Namespace) -> Iterator[str]:
         splits[f"ACSIncome, {rows:,} rows"] = states(options.file, rows, options.runs)
     book = Book(options.runs)
     found = {
-        name: book.rows(
-            f"folds, {name}", configurations(split, FOLD_SEEDS, folds=5), list(alternatives())
-        )
+        name: book.rows(configurations(split, FOLD_SEEDS, folds=5), list(alternatives()))
         for name, split in splits.items()
     }
     rows = []

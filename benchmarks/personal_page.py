@@ -81,7 +81,7 @@ def published(found: Mapping[str, pd.DataFrame]) -> list[str]:
     for model, part in found.items():
         for rule in part.index.unique("rule"):
             m = part.loc[rule].mean()
-            values = (m.accuracy, m.between, m.local_between, m.violation)
+            values = (m[name] for name in ("accuracy", "between", "local_between", "violation"))
             rows.append([f"{model}: {rule}", *(f"{value:.4f}" for value in values)])
     return table(head, rows)
 

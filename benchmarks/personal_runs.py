@@ -76,8 +76,10 @@ class Scored:
         return cls(train=train, test=test, attributes=attributes)
 
 
-def scored_runs(settings: Sequence[Mapping[str, Any]], folder: Path) -> Iterator[Scored]:
-    """Yield the scores of a run with each configuration; what is not stored is trained."""
+def scored_runs(
+    settings: Sequence[Mapping[str, Any]], folder: Path
+) -> Iterator[tuple[str, Scored]]:
+    """Yield name and scores of a run of each configuration; what is not stored is trained."""
     configs = [make_config(values) for values in settings]
     # The identity leaves the place of the rows out, which tells one draw of them from another.
     keys = [config.identity(str(config.data.path))[:20] for config in configs]
@@ -96,7 +98,7 @@ def scored_runs(settings: Sequence[Mapping[str, Any]], folder: Path) -> Iterator
             attributes = member.federation.attributes
             Scored(train=parts["train"], test=parts["test"], attributes=attributes).write(path)
             print(f"trained {path.stem}", flush=True)
-    yield from map(Scored.read, paths)
+    yield from ((path.stem, Scored.read(path)) for path in paths)
 
 
 def _member(config: Config) -> Member:
