@@ -200,6 +200,41 @@ def test_rounded_thresholds_of_clients_state_their_excess(by, seed):
     assert fitted.excess < 0.05
 
 
+@pytest.mark.parametrize("name", ["demographic_parity", "equalized_odds"])
+def test_rounded_thresholds_of_two_clients_are_the_best_of_all_choices(name):
+    for seed in range(6):
+        rows = Rows(seed, clients=2)
+        demand = Demand(by="both", tolerance=0.02, local_tolerance=0.03, shrinkage=0.0)
+        fitted = fit_thresholds(rows.histograms(), constraints(name), demand)
+        grid = np.concatenate([[-np.inf], np.arange(-7.0, 8.0), [np.inf]])
+        blocks = [(rows.owner == k) & (rows.cell == g) for k in (0, 1) for g in (0, 1)]
+        bounds = []  # what each block adds to a gap with each threshold; tolerance; price
+        for client, tolerance in ((None, 0.02), (0, 0.03), (1, 0.03)):
+            there = np.ones(len(rows.y), bool) if client is None else rows.owner == client
+            for labels, group in itertools.product(EVENTS[name], (0, 1)):
+                event = there & np.isin(rows.y, labels)
+                member = event & (rows.cell == group)
+                weight = event / event.sum() - member / member.sum()
+                passed = rows.z[:, None] >= grid
+                parts = [(weight[b, None] * passed[b]).sum(axis=0) for b in blocks]
+                bounds.append((parts, tolerance, 10.0 * there.mean()))
+        sign = np.where(rows.y == 1, 1.0, -1.0) / len(rows.y)
+        gain = [(sign[b, None] * (rows.z[b, None] >= grid)).sum(axis=0) for b in blocks]
+
+        def total(parts):
+            """Sum over all choices of a threshold for each of the four blocks."""
+            return sum(
+                np.moveaxis(part[:, None, None, None], 0, i) for i, part in enumerate(parts)
+            )
+
+        worth = total(gain)
+        for parts, tolerance, price in bounds:
+            worth = worth - price * np.maximum(np.abs(total(parts)) - tolerance, 0.0)
+        own = [fitted.thresholds.of(f"client-{k}").values[g, 0] for k in (0, 1) for g in (0, 1)]
+        chosen = tuple(int(np.flatnonzero(grid == value)[0]) for value in own)
+        assert worth[chosen] == pytest.approx(worth.max(), abs=1e-6)
+
+
 def test_the_worst_client_is_as_good_as_it_can_be():
     for seed in range(3):
         rows = Rows(seed)

@@ -13,7 +13,9 @@ randomises at most as many blocks as bounds bind.
 
 For decisions without chance (`rounded`) each block takes its likeliest threshold, and blocks,
 alone and in pairs, change theirs as long as that raises the objective minus ten times the excess
-over the bounds: a local search, so better rules may exist; its excess is known exactly.
+over the bounds: a local search, so better rules may exist; its excess is known exactly. It begins
+with each client's own bounds, at the programme's prices of the bounds for everyone: a client that
+has left the thresholds that meet its own bounds would hardly find them again.
 """
 
 from __future__ import annotations
@@ -34,8 +36,11 @@ Places = NDArray[np.intp]
 _PRECISION = 1e-7  # of the objective
 _NEGLIGIBLE = 1e-9  # a probability below this is the solver's rounding
 _SOLVER: Any = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-_EXCESS_PRICES = (1.0, 3.0, 10.0)  # of a unit of excess, low at first: the search moves freely
-_TRIED = 2e6  # numbers that are computed to try the pairs of blocks once
+# Of a unit of excess over bounds for everyone, low at first: the search moves freely.
+_EXCESS_PRICES = (0.0, 1.0, 3.0, 10.0)
+_OWN_PRICE = 10.0  # of one over a client's own bounds
+_TRIED = 2e6  # numbers that are computed to try once the pairs of blocks of different clients
+_TRIED_WITHIN = 2e7  # those of one client, which its own bounds tie together
 _PAIRED_BLOCKS = 24  # beyond, blocks are paired within their client only
 
 
@@ -220,9 +225,7 @@ class Programme:
         """Return one threshold for each block: a local search that begins with the likeliest."""
         search = _Search(self, bounds, solution)
         for price in _EXCESS_PRICES:
-            search.price = price * bounds.weight
-            while search.improved_alone() or search.improved_in_pairs():
-                pass
+            search.settle(price)
         columns = np.stack([np.arange(len(search.chosen)), search.chosen], axis=1)
         return Solution(columns, np.ones(len(columns)), solution.prices)
 
@@ -236,8 +239,8 @@ class _Search:
     """One threshold for each block, changed while that raises gain − Σ price · excess."""
 
     def __init__(self, programme: Programme, bounds: Bounds, solution: Solution) -> None:
-        self._programme, self._lowest = programme, bounds.lowest
-        self.price = bounds.weight
+        self._programme, self._lowest, self._weight = programme, bounds.lowest, bounds.weight
+        self._prices = solution.prices
         likeliest = [solution.of_block(block) for block in range(len(programme.blocks))]
         self.chosen = np.array([places[np.argmax(shares)] for places, shares in likeliest])
         matrix = bounds.matrix.tocsc()
@@ -250,20 +253,60 @@ class _Search:
         self._reached = np.zeros(len(self._lowest))
         for block, place in enumerate(self.chosen):
             self._reached[self._rows[block]] += self._sums(block)[:, place]
+        self._owners = np.array(programme.owners)
+        self._own = self._of_one_client()
         self._pairs = list(self._paired())
-        widest = max(
-            (len(np.union1d(self._rows[a], self._rows[b])) for a, b in self._pairs), default=1
-        )
-        tried = int(np.clip(math.sqrt(_TRIED / max(1, widest * len(self._pairs))), 16, 512)) // 2
-        values = programme.gain + programme.values(bounds, solution.prices)
-        order = np.argsort(-values, axis=1, kind="stable")
-        # Half of them are best at the programme's prices, half are spread over all.
-        spread = np.linspace(0, order.shape[1] - 1, tried).astype(np.intp)
-        self._options = np.hstack([order[:, :tried], order[:, spread]])
+        self._options = self._tried()
+
+    def _of_one_client(self) -> NDArray[np.bool_]:
+        """Return which bounds depend on one client's blocks alone, (R,)."""
+        touched = np.zeros(len(self._lowest), dtype=np.intp)
+        owners = np.unique(self._owners)
+        for owner in owners:
+            rows = [self._rows[block] for block in np.flatnonzero(self._owners == owner)]
+            touched[np.unique(np.concatenate(rows))] += 1
+        return np.asarray((touched == 1) & (len(owners) > 1))
+
+    def _within(self, a: int, b: int) -> bool:
+        """Return whether two blocks are one client's."""
+        return bool(self._owners[a] == self._owners[b] >= 0)
+
+    def _tried(self) -> dict[bool, list[Places]]:
+        """Return the thresholds of each block that pairs try, within a client and between them.
+
+        Half of them are best at the programme's prices, half are spread over what is selected.
+        """
+        numbers = {True: 1, False: 1}
+        for a, b in self._pairs:
+            numbers[self._within(a, b)] += len(np.union1d(self._rows[a], self._rows[b]))
+        gain = self._programme.gain
+        options: dict[bool, list[Places]] = {}
+        for within in (True, False):
+            most = _TRIED_WITHIN if within and self._own.any() else _TRIED
+            half = int(np.clip(math.sqrt(most / numbers[within]), 16, 512)) // 2
+            options[within] = []
+            for block, entries in enumerate(self._programme.blocks):
+                value = gain[block] + self._prices[self._rows[block]] @ self._sums(block)
+                selected = self._programme.selected[entries].sum(axis=0)
+                _, places = np.unique(selected, return_index=True)
+                spread = np.linspace(0, len(places) - 1, min(half, len(places))).astype(np.intp)
+                best = np.argsort(-value, kind="stable")[:half]
+                options[within].append(np.union1d(best, places[spread]))
+        return options
+
+    def settle(self, price: float) -> None:
+        """Change thresholds until none helps, at a price of an excess over bounds for everyone.
+
+        At price 0, these bounds count as much as the programme's prices say, met or not.
+        """
+        self._price = np.where(self._own, _OWN_PRICE, price) * self._weight
+        self._linear = np.where(self._own | (price > 0), 0.0, self._prices)
+        while self.improved_alone() or self.improved_in_pairs():
+            pass
 
     def _paired(self) -> Sequence[tuple[int, int]]:
         """Return the blocks that change together: all, or if they are many, those of a client."""
-        owners = np.array(self._programme.owners)
+        owners = self._owners
         if len(owners) <= _PAIRED_BLOCKS:
             return list(combinations(range(len(owners)), 2))
         of_clients = (np.flatnonzero(owners == owner) for owner in np.unique(owners[owners >= 0]))
@@ -275,9 +318,9 @@ class _Search:
         return np.asarray(self._parts[block] @ programme.selected[programme.blocks[block]])
 
     def _cost(self, rows: Places, reached: Floats) -> Floats:
-        """Return the price of what falls short of these bounds, (R, ...)."""
+        """Return the price of what falls short of these bounds, (...)."""
         short = np.maximum(self._lowest[rows] - reached.T, 0.0)
-        return np.asarray((short @ self.price[rows]).T)
+        return np.asarray((short @ self._price[rows] - reached.T @ self._linear[rows]).T)
 
     def improved_alone(self) -> bool:
         """Give each block the best threshold beside the others'; return whether any changed."""
@@ -299,7 +342,8 @@ class _Search:
             rows = np.union1d(self._rows[a], self._rows[b])
             options, sums = [], []
             for block in (a, b):
-                places = np.append(self._options[block], self.chosen[block])
+                tried = self._options[self._within(a, b)][block]
+                places = np.append(tried, self.chosen[block])
                 part = np.zeros((len(rows), len(places)))
                 part[np.searchsorted(rows, self._rows[block])] = self._sums(block)[:, places]
                 options.append(places)
