@@ -350,15 +350,16 @@ class _Search:
                 sums.append(part)
             others = self._reached[rows] - sums[0][:, -1] - sums[1][:, -1]
             first = others[:, None] + sums[0]
-            gain = self._programme.gain
-            value = gain[a, options[0]][:, None] + gain[b, options[1]]
+            gain, linear = self._programme.gain, self._linear[rows]
+            value = (gain[a, options[0]] + linear @ first)[:, None]
+            value = value + gain[b, options[1]] + linear @ sums[1]
             short = np.empty_like(value)
             # One bound after another, in one place: most of the time of a fit is spent here.
             for row, bound in enumerate(rows):
                 np.add(first[row][:, None], sums[1][row], out=short)
                 np.subtract(self._lowest[bound], short, out=short)
                 np.maximum(short, 0.0, out=short)
-                short *= self.price[bound]
+                short *= self._price[bound]
                 value -= short
             i, j = np.unravel_index(np.argmax(value), value.shape)
             if value[i, j] > value[-1, -1] + _PRECISION:
