@@ -76,17 +76,17 @@ def oracle(trials, *, limit=None, most_lost=None, by="none"):
         pool = [i for i in pool if means[i] >= means[0] - most_lost] or [0]
     if fairest:
         best = sorted(pool, key=lambda i: trials[i].violation)[0]
-        columns = [t.violations for t in trials]
+        columns, hardly = [t.violations for t in trials], 0.002
     else:
         best = sorted(pool, key=lambda i: means[i])[-1]
-        columns = [t.accuracies for t in trials]
+        columns, hardly = [t.accuracies for t in trials], 0.01
     alike = {best}
     for i in pool:
         gaps = [a - b for a, b in zip(columns[best], columns[i], strict=True)]
         k, mean = len(gaps), sum(gaps) / len(gaps)
         spread = math.sqrt(sum((gap - mean) ** 2 for gap in gaps) / (k - 1))
         half = QUANTILES[k] * spread * math.sqrt(1 / k + 1 / (k - 1))
-        if abs(mean) <= half and abs(mean) <= 0.01:
+        if abs(mean) <= half and abs(mean) <= hardly:
             alike.add(i)
     rank = {"fedavg": 0, "fedfb": 1, "mfairfl": 1}
 

@@ -2,8 +2,8 @@
 
 A candidate is a method with an output rule. All were measured on the same held-out rows, so
 differences are paired, fold by fold. Where the best cannot be told apart from a simpler one, and
-is at most .01 better, the simpler one is picked: first one that does not read the group, then
-FedAvg, then in the order given.
+is hardly better (by .01 in accuracy, .002 in violation), the simpler one is picked: first one that
+does not read the group, then FedAvg, then in the order given.
 """
 
 import math
@@ -20,6 +20,7 @@ from mfairfl.experiments.search.trials import USEFUL
 from mfairfl.fairness.fitting import By
 
 BASELINE = "fedavg"
+_HARDLY = 0.002  # of violation
 _ROUNDING = 1e-12
 _THRESHOLDS: dict[By | None, str] = {
     "none": " with one threshold",
@@ -165,7 +166,7 @@ def pick_accurate(trials: Sequence[FoldNumbers], limit: float, *, by: By) -> Pic
         return _pick_fairest(trials, pool, why)
     best = min(within, key=lambda i: (-trials[i].accuracy, trials[i].violation))
     why = f"is the most accurate of {len(within)} with a held-out violation of at most {limit:.4f}"
-    return _simplest(trials, within, best, lambda trial: trial.accuracies, why)
+    return _simplest(trials, within, best, lambda trial: trial.accuracies, hardly=USEFUL, why=why)
 
 
 def pick_fair(trials: Sequence[FoldNumbers], most_lost: float, *, by: By) -> Pick:
@@ -191,7 +192,7 @@ def _allowed(trials: Sequence[FoldNumbers], by: By) -> list[int]:
 
 def _pick_fairest(trials: Sequence[FoldNumbers], pool: Sequence[int], why: str) -> Pick:
     best = min(pool, key=lambda i: (trials[i].violation, -trials[i].accuracy))
-    return _simplest(trials, pool, best, lambda trial: trial.violations, why)
+    return _simplest(trials, pool, best, lambda trial: trial.violations, hardly=_HARDLY, why=why)
 
 
 def _simplest(
@@ -199,13 +200,15 @@ def _simplest(
     pool: Sequence[int],
     best: int,
     numbers: Callable[[FoldNumbers], Sequence[float]],
+    *,
+    hardly: float,
     why: str,
 ) -> Pick:
     """Return the simplest of the best and those that cannot be told apart from it."""
     differences = {
         i: Difference.of(numbers(trials[best]), numbers(trials[i])) for i in pool if i != best
     }
-    near = [i for i, d in differences.items() if not d.tells and abs(d.mean) <= USEFUL]
+    near = [i for i, d in differences.items() if not d.tells and abs(d.mean) <= hardly]
     alike = [best, *near]
 
     def simplicity(i: int) -> tuple[bool, bool, int]:
