@@ -108,6 +108,7 @@ acs: $(VENV)/.dev ## five methods on ACSIncome by state; FILE=rows.parquet LABEL
 
 personal: $(VENV)/.dev ## thresholds of groups and clients; FILE=rows.parquet LABEL="…" (half an hour): results/
 	@test -n "$(FILE)" || { echo "give a table of your own: make personal FILE=acs.parquet"; exit 2; }
+	$(ONE_THREAD) $(BIN)/python benchmarks/personal.py "$(FILE)" --folds > benchmarks/personal.txt
 	$(ONE_THREAD) $(BIN)/python benchmarks/personal.py "$(FILE)" $(if $(LABEL),--label "$(LABEL)")
 
 references: $(VENV)/.dev ## what the pooled references' settings were chosen by (minutes)

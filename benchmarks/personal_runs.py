@@ -1,4 +1,4 @@
-"""Scores of the runs of `personal.py`, and what a rule of thresholds does with them.
+"""Scores of the runs of `personal.py`, and what rules of thresholds do with them.
 
 A run trains once for each split and seed, as the package does (`runs/execute.py`); clients' score
 histograms are kept below --runs, so that any number of rules is fitted and measured without
@@ -7,20 +7,28 @@ training again.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
+from acs_silos import drawn
 from mfairfl.data import Attribute
 from mfairfl.engine.embedded import Member, run_all
-from mfairfl.fairness import Cells, Notion
+from mfairfl.fairness import Cells, Notion, fitting, notion, programme, thresholds
+from mfairfl.fairness.constraints import Constraints
+from mfairfl.fairness.fitting import Demand, fit_thresholds
 from mfairfl.fairness.histogram import ScoreHistogram
-from mfairfl.fairness.rates import group_measure, violation_of
+from mfairfl.fairness.rates import violation_of
 from mfairfl.fairness.resampling import decided
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.runs.config import Config, make_config
@@ -29,6 +37,7 @@ from mfairfl.training.execution import steady_arithmetic
 
 DRAWS = 500  # fair decisions behind a noise floor
 TOGETHER = 5  # runs that are trained side by side
+HALF = Thresholds([[0.0]], [[1.0]])
 
 Floats = NDArray[np.float64]
 Parts = dict[str, ScoreHistogram]
@@ -97,7 +106,7 @@ def scored_runs(
             }
             attributes = member.federation.attributes
             Scored(train=parts["train"], test=parts["test"], attributes=attributes).write(path)
-            print(f"trained {path.stem}", flush=True)
+            print(f"trained {path.stem}", file=sys.stderr)
     yield from ((path.stem, Scored.read(path)) for path in paths)
 
 
@@ -126,8 +135,8 @@ def violations(counts: Floats, item: Notion, cells: Cells) -> Floats:
     return np.asarray(violation_of(item, groupings).value(counts[..., None, :, :, :]))
 
 
-def fair_violations(counts: Floats, item: Notion, cells: Cells) -> Floats:
-    """Draw the violation of each client, were its decisions fair at its own rates, (draws, K)."""
+def fair_decisions(counts: Floats, item: Notion) -> Floats:
+    """Draw each client's decisions as if they were fair at its own rates, (draws, K, C, 2, 2)."""
     tables = counts.sum(axis=1)
     rates = tables[:, :, 1] / np.maximum(tables.sum(axis=2), 1.0)
     if item.events[0].labels == (0, 1):
@@ -135,8 +144,14 @@ def fair_violations(counts: Floats, item: Notion, cells: Cells) -> Floats:
         rates = np.stack([rate, rate], axis=1)
     rows = np.rint(counts.sum(axis=3)).astype(np.int64)
     rates = np.clip(rates, 0.0, 1.0)[:, None, :]
-    drawn = decided(rows, rates, DRAWS, np.random.default_rng(0))
-    return violations(drawn.astype(np.float64), item, cells)
+    return decided(rows, rates, DRAWS, np.random.default_rng(0)).astype(np.float64)
+
+
+def between(counts: Floats) -> Floats:
+    """Return the largest less the smallest selection rate of the cells; nan if one is empty."""
+    with np.errstate(invalid="ignore"):
+        rates = counts[..., 1].sum(axis=-1) / counts.sum(axis=(-1, -2))
+    return np.asarray(np.ptp(rates, axis=-1))
 
 
 def numbers(counts: Floats, item: Notion, cells: Cells) -> dict[str, float]:
@@ -144,21 +159,102 @@ def numbers(counts: Floats, item: Notion, cells: Cells) -> dict[str, float]:
     right, rows = counts[:, :, 0, 0] + counts[:, :, 1, 1], counts.sum(axis=(1, 2, 3))
     by_client = right.sum(axis=1) / rows
     pooled = counts.sum(axis=0, keepdims=True)
-    local, fair = violations(counts, item, cells), fair_violations(counts, item, cells)
-    between = [
-        group_measure("difference", item, part, cells.groupings())[0]
-        for part in (counts, *counts[:, None])
-    ]
+    fairly = fair_decisions(counts, item)
+    local, fair = violations(counts, item, cells), violations(fairly, item, cells)
     return {
         "accuracy": float(right.sum() / rows.sum()),
         "violation": float(violations(pooled, item, cells)[0]),
-        "floor": float(fair_violations(pooled, item, cells).mean()),
+        "floor": float(violations(fair_decisions(pooled, item), item, cells).mean()),
         "local": float(np.nanmean(local)),
         "local_floor": float(np.nanmean(fair)),
         "largest": float(np.nanmax(local)),
         "largest_floor": float(np.nanmax(fair, axis=1).mean()),
-        "between": between[0],
-        "local_between": float(np.nanmean(between[1:])),
+        "between": float(between(pooled)[0]),
+        "local_between": float(np.nanmean(between(counts))),
+        "local_between_floor": float(np.nanmean(between(fairly))),
         "std": float(by_client.std()),
         "worst": float(by_client.min()),
     }
+
+
+# ------------------------------------------------------------------ many rules of many runs
+
+
+def configurations(
+    split: Mapping[str, Any], seeds: range, method: str = "fedavg", *, folds: int | None = None
+) -> list[dict[str, Any]]:
+    """Return a run's configuration for each seed; of folds, the seed says which one measures."""
+    clients = [
+        split.get("clients", {})
+        | ({} if folds is None else {"folds": folds, "fold": seed % folds})
+        for seed in seeds
+    ]
+    return [
+        {**split, "clients": part, "strategy": {"name": method}, "seed": seed}
+        for seed, part in zip(seeds, clients, strict=True)
+    ]
+
+
+def states(file: Path, rows: int, folder: Path) -> dict[str, Any]:
+    """Return a draw of the rows of ACSIncome, as a run's configuration names them."""
+    config, _ = drawn(file, rows, folder / f"acs-{rows}")
+    return tomllib.loads(config.read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A rule to fit to every run of a split; without a demand, score ½ decides."""
+
+    name: str
+    demand: Demand | None
+    notion: str = "demographic_parity"
+    instead: Callable[[], AbstractContextManager[Any]] = nullcontext
+    """What replaces a part of the package, in a comparison of alternatives."""
+
+    @property
+    def key(self) -> str:
+        """What tells answers apart in the book."""
+        return json.dumps([self.name, repr(self.demand), self.notion])
+
+
+class Book:
+    """Numbers of rules by run and question, kept in a file as they come."""
+
+    def __init__(self, folder: Path) -> None:
+        sources = [Path(module.__file__) for module in (fitting, programme, thresholds)]
+        sources.append(Path(__file__))
+        code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
+        self._folder, self._path = folder, folder / f"numbers-{code}.jsonl"
+        lines = self._path.read_text().splitlines() if self._path.exists() else []
+        self._known: dict[str, Any] = dict(map(json.loads, lines))
+
+    def rows(
+        self, settings: Sequence[dict[str, Any]], questions: Sequence[Question]
+    ) -> pd.DataFrame:
+        """Return a row for each question and run, indexed by the question's name and the seed."""
+        rows, scored = [], scored_runs(settings, self._folder)
+        for setting, (name, run) in zip(settings, scored, strict=True):
+            seed, method = setting["seed"], setting["strategy"]["name"]
+            for question in questions:
+                key = json.dumps([name, question.key])
+                if key not in self._known:
+                    self._known[key] = answer(run, question)
+                    with self._path.open("a") as file:
+                        file.write(json.dumps([key, self._known[key]]) + "\n")
+                rows.append({"rule": question.name, "seed": seed, **self._known[key]})
+            print(f"measured {method}, seed {seed}, {len(questions)} rules", file=sys.stderr)
+        return pd.DataFrame(rows).set_index(["rule", "seed"])
+
+
+def answer(run: Scored, question: Question) -> dict[str, float]:
+    """Fit a rule to the train rows; return its numbers, of the train rows as well."""
+    item, found = notion(question.notion), fitting.FittedThresholds(thresholds=HALF)
+    if question.demand is not None:
+        with question.instead():
+            found = fit_thresholds(run.train, Constraints(run.cells, item), question.demand)
+    train, test = (
+        numbers(decisions(found.thresholds, part), item, run.cells)
+        for part in (run.train, run.test)
+    )
+    of_fit = {"excess": found.excess, "drawn": found.drawn, "otherwise": found.otherwise}
+    return test | of_fit | {f"train_{name}": value for name, value in train.items()}
