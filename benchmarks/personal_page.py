@@ -68,7 +68,8 @@ def bounds_table(found: pd.DataFrame) -> list[str]:
         m = part.mean()
         pairs = (("violation", "floor"), ("local", "local_floor"), ("largest", "largest_floor"))
         shown = [f"{m[value]:.4f} ({m[floor]:.4f})" for value, floor in pairs]
-        over = f"{part.excess.max():.4f}" if part.excess.max() else "0"
+        most = part.excess.max()
+        over = f"{most:.4f}" if most >= 5e-5 else "below .0001" if most else "0"
         plain = [f"{m[name]:.4f}" for name in ("accuracy", "train_violation", "train_largest")]
         rows.append([rule, *plain, over, *shown, f"{m.drawn:.2%}"])
     return table(head, rows)
