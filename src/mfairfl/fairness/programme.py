@@ -281,7 +281,7 @@ class _Search:
             numbers[self._within(a, b)] += len(np.union1d(self._rows[a], self._rows[b]))
         gain = self._programme.gain
         options: dict[bool, list[Places]] = {}
-        for within in (True, False):
+        for within in {self._within(a, b) for a, b in self._pairs}:
             most = _TRIED_WITHIN if within and self._own.any() else _TRIED
             half = int(np.clip(math.sqrt(most / numbers[within]), 16, 512)) // 2
             options[within] = []
