@@ -37,7 +37,7 @@ _PRECISION = 1e-7  # of the objective
 _NEGLIGIBLE = 1e-9  # a probability below this is the solver's rounding
 _SOLVER: Any = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 # Of a unit of excess over bounds for everyone, low at first: the search moves freely.
-_EXCESS_PRICES = (0.0, 1.0, 3.0, 10.0)
+_EXCESS_PRICES = (1.0, 3.0, 10.0)
 _OWN_PRICE = 10.0  # of one over a client's own bounds
 _TRIED = 2e6  # numbers that are computed to try once the pairs of blocks of different clients
 _TRIED_WITHIN = 2e7  # those of one client, which its own bounds tie together
@@ -224,6 +224,8 @@ class Programme:
     def rounded(self, bounds: Bounds, solution: Solution) -> Solution:
         """Return one threshold for each block: a local search that begins with the likeliest."""
         search = _Search(self, bounds, solution)
+        if search.of_one_client.any():  # clients' own bounds first
+            search.settle(0.0)
         for price in _EXCESS_PRICES:
             search.settle(price)
         columns = np.stack([np.arange(len(search.chosen)), search.chosen], axis=1)
@@ -254,11 +256,11 @@ class _Search:
         for block, place in enumerate(self.chosen):
             self._reached[self._rows[block]] += self._sums(block)[:, place]
         self._owners = np.array(programme.owners)
-        self._own = self._of_one_client()
+        self.of_one_client = self._find_own()
         self._pairs = list(self._paired())
         self._options = self._tried()
 
-    def _of_one_client(self) -> NDArray[np.bool_]:
+    def _find_own(self) -> NDArray[np.bool_]:
         """Return which bounds depend on one client's blocks alone, (R,)."""
         touched = np.zeros(len(self._lowest), dtype=np.intp)
         owners = np.unique(self._owners)
@@ -282,7 +284,7 @@ class _Search:
         gain = self._programme.gain
         options: dict[bool, list[Places]] = {}
         for within in {self._within(a, b) for a, b in self._pairs}:
-            most = _TRIED_WITHIN if within and self._own.any() else _TRIED
+            most = _TRIED_WITHIN if within and self.of_one_client.any() else _TRIED
             half = int(np.clip(math.sqrt(most / numbers[within]), 16, 512)) // 2
             options[within] = []
             for block, entries in enumerate(self._programme.blocks):
@@ -299,8 +301,8 @@ class _Search:
 
         At price 0, these bounds count as much as the programme's prices say, met or not.
         """
-        self._price = np.where(self._own, _OWN_PRICE, price) * self._weight
-        self._linear = np.where(self._own | (price > 0), 0.0, self._prices)
+        self._price = np.where(self.of_one_client, _OWN_PRICE, price) * self._weight
+        self._linear = np.where(self.of_one_client | (price > 0), 0.0, self._prices)
         while self.improved_alone() or self.improved_in_pairs():
             pass
 
