@@ -31,7 +31,7 @@ Objective = Literal["accuracy", "balanced_accuracy", "worst_client_accuracy"]
 _MOST_NUMBERS = 1 << 23  # of selected rows that are held at once: many clients get fewer bins
 _MOST_ALIKE = 1e4  # rows; clients that do not differ at all share their thresholds
 _ROUNDING = 1e-9
-_FORGONE = 1e-3  # of the worst client's accuracy, for that of everyone: chosen on folds
+_AS_GOOD = 1e-3  # of the worst client's accuracy, for that of everyone: chosen on folds
 _SHARES = (
     "tolerance",
     "local_tolerance",
@@ -369,7 +369,7 @@ def _solved(counts: _Counts, constraints: Constraints, demand: Demand) -> tuple[
         both = _joined([bounds, clients])
         slack = np.repeat([0.0, -1.0], [len(bounds.lowest), len(clients.lowest)])
         start = programme.optimum(both, slack, start=start)
-        required = _joined([bounds, clients.raised(np.array(max(0.0, start.extra - _FORGONE)))])
+        required = _joined([bounds, clients.raised(np.array(max(0.0, start.extra - _AS_GOOD)))])
     solution = programme.optimum(required, start=start)
     if not demand.randomise:
         solution = programme.rounded(required, solution)
