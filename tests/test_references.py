@@ -184,7 +184,9 @@ def test_thresholds_meet_the_tolerance_on_unseen_scores_of_the_train_rows(german
     for tolerance in (0.0, 0.01):
         fitted = rows.fit("boosting-threshold", goal=Goal(notions=(notion,)), tolerance=tolerance)
         chance = fitted.chances(logits, train.cells)
-        assert violation(chance, train, labels) <= tolerance + 1e-9
+        assert set(chance.tolist()) == {0.0, 1.0}
+        # One threshold for each group: its few hundred rows leave steps between violations.
+        assert violation(chance, train, labels) <= tolerance + 1e-3
         accuracies.append(np.where(train.y == 1, chance, 1 - chance).mean())
     assert plain > 0.01
     assert accuracies[0] <= accuracies[1]
@@ -194,7 +196,7 @@ def test_thresholds_meet_the_tolerance_on_unseen_scores_of_the_train_rows(german
             metrics=lambda y_true, y_pred: y_pred.mean(),
             y_true=train.y, y_pred=exact, sensitive_features=train.cells,
         )  # fmt: skip
-        assert frame.difference() == pytest.approx(0, abs=1e-9)
+        assert frame.difference() == pytest.approx(0, abs=1e-3)
         decided = (logits >= 0).astype(int)
         raw = MetricFrame(
             metrics=selection_rate, y_true=train.y, y_pred=decided,

@@ -65,10 +65,15 @@ def starter():
 
 
 def result(out: Path) -> dict[str, object]:
-    """Every file of a run; of the record all but the time."""
+    """Every file of a run and its baseline; of their records all but the time."""
     files = {str(p.relative_to(out)): p.read_bytes() for p in out.rglob("*") if p.is_file()}
-    record = RunRecord.read(out).model_dump(mode="json", exclude={"timing"})
-    return files | {"run.json": record}
+    records = {
+        str(path.relative_to(out)): RunRecord.read(path).model_dump(
+            mode="json", exclude={"timing"}
+        )
+        for path in out.rglob("run.json")
+    }
+    return files | records
 
 
 def reached(out: Path, round_: int) -> bool:

@@ -18,7 +18,7 @@ from mfairfl.data import table_from_frame
 from mfairfl.errors import DataError, FederationError
 
 QUICK = {"rounds": 4, "hidden": (4,), "batch_size": 20, "lr": 0.05, "weight_decay": 0.1}
-EXACT = {"strategy": "fedavg-threshold", "notion": "eo", "tolerance": 0.0}
+EXACT = {"strategy": "fedavg-threshold", "notion": "eo", "tolerance": 0.0, "randomise": True}
 LOOSE = {"strategy": "fedavg-threshold", "tolerance": 1.0}
 KINDS = {
     "ensemble": {"strategy": "indfair"},
