@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,15 @@ def carry_out(wanted: Sequence[Trial], folder: Path) -> None:
         print(f"{start + len(chosen)} of {len(missing)} runs", flush=True)
 
 
+def finished(folder: Path) -> Iterator[Trial]:
+    """Yield the trials of each data set and seed of which all are there."""
+    for part, data in product(FIRST, DATA):
+        for seed in range(FIRST[part], FIRST[part] + 20):
+            wanted = [t for t in trials(part, 20, [data], [*NOTIONS]) if t.seed == seed]
+            if all((folder / trial.folder / "scores.safetensors").exists() for trial in wanted):
+                yield from wanted
+
+
 def numbers(trial: Trial, folder: Path) -> dict[str, Any]:
     """Return what the page says of a trial."""
     directory = RunDirectory(folder / trial.folder)
@@ -142,6 +152,8 @@ def numbers(trial: Trial, folder: Path) -> dict[str, Any]:
 
 
 def half_width(values: np.ndarray) -> float:
+    if len(values) < 2:
+        return float("nan")
     return float(student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
 
 
@@ -277,9 +289,7 @@ def main() -> None:
         wanted = trials(asked.part, asked.seeds, asked.data, asked.notions)
         carry_out(list(wanted), asked.runs)
         return
-    found = [t for part in FIRST for t in trials(part, 20, DATA, [*NOTIONS])]
-    there = [t for t in found if (asked.runs / t.folder / "scores.safetensors").exists()]
-    lines = pd.DataFrame([numbers(trial, asked.runs) for trial in there])
+    lines = pd.DataFrame([numbers(trial, asked.runs) for trial in finished(asked.runs)])
     lines.to_csv(asked.out / "front.csv", index=False)
     template = Path(__file__).with_name("front_template.md").read_text(encoding="utf-8")
     (asked.out / "front.md").write_text(page(lines, template) + "\n", encoding="utf-8")
