@@ -226,8 +226,8 @@ def page(options: argparse.Namespace) -> str:
             "## Bounds for everyone and for each client",
             "",
             "Adult, high. *Largest excess*: the most by which any bound is exceeded in any seed, "
-            "on counted train rows or on those that shrinking expects; 0 within 1e-9. *Drawn*: "
-            "decisions by chance are permitted, and violations are those of expected decisions.",
+            "on counted train rows; 0 within 1e-9. *Drawn*: decisions by chance are permitted, "
+            "and violations are those of expected decisions.",
             "",
             *(text for found in local for text in bounds_table(found)),
             "LoGoFair (Zhang et al., AAAI 2025) reports Adult with five clients, sex dealt by "
