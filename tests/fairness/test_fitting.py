@@ -356,6 +356,17 @@ def test_small_clients_are_drawn_to_the_rule_for_everyone():
     assert (shrunk - own).mean() > 0.01
 
 
+def test_a_group_with_one_label_that_a_client_lacks():
+    rows = Rows(2)
+    rows.y[rows.cell == 1] = 1
+    rows.cell[rows.owner == 0] = 0
+    demand = Demand(by="both", tolerance=0.3, local_tolerance=0.5)
+    fitted = fit_thresholds(rows.histograms(), constraints("demographic_parity"), demand)
+    chance = rows.chances(fitted.thresholds)
+    assert rows.violation(chance, "demographic_parity") - 0.3 <= fitted.excess + 1e-9
+    assert rows.accuracy(chance) > 0.6
+
+
 def test_how_many_another_client_would_decide_otherwise():
     rows = Rows(5, shift=2.0)
     demand = Demand(by="both", tolerance=0.1, shrinkage=0.0)

@@ -330,8 +330,9 @@ def _shrunk(selected: Floats, rows: Floats, strength: float) -> tuple[Floats, Fl
     curve = selected.sum(axis=0) / np.maximum(pooled, 1.0)[:, :, None]
     of_label = pooled / np.maximum(pooled.sum(axis=1, keepdims=True), 1.0)
     more = strength * _alike(rows)[:, None]
-    added = more * (rows + more * of_label) / (own + more)
-    back = own / (own + more)
+    whole = np.maximum(own + more, _ROUNDING)  # 0 of a cell with one label that a client lacks
+    added = more * (rows + more * of_label) / whole
+    back = own / whole
     return back[..., None] * (selected + added[..., None] * curve), back * (rows + added)
 
 
