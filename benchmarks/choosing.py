@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 import mfairfl
-from mfairfl.experiments.choice import Choice
+from mfairfl.experiments.choice import ChosenModel
 
 BUDGET = 0.05
 METHODS = ("fedfb", "mfairfl")  # beside FedAvg
@@ -39,7 +39,7 @@ class Kept(NamedTuple):
     warned: bool
 
     @classmethod
-    def of(cls, choice: Choice) -> Kept:
+    def of(cls, choice: ChosenModel) -> Kept:
         """Read the numbers of a choice."""
         record, base = choice.run.record, choice.baseline.record
         table, (measure,) = record.table("test"), record.goal

@@ -16,8 +16,8 @@ from mfairfl.data import partition
 from mfairfl.engine.embedded import counts_of
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.experiments.candidates import (
-    Candidate,
-    Difference,
+    Contender,
+    FoldDifference,
     FoldNumbers,
     Pick,
     pick_accurate,
@@ -53,7 +53,7 @@ def drawn(seed):
         violations = np.abs(rng.choice([0.01, 0.05, 0.2]) + rng.normal(0, 0.004, folds))
         trials.append(
             FoldNumbers(
-                candidate=Candidate(strategy=strategy, rule=rule, by=by),
+                candidate=Contender(strategy=strategy, rule=rule, by=by),
                 accuracies=tuple(accuracies.tolist()),
                 violations=tuple(violations.tolist()),
                 violation=float(violations.mean()),
@@ -114,7 +114,7 @@ def test_the_pick_is_the_one_of_a_plain_reading(by):
 
 def numbers(name, accuracies, violation=0.01, by=None):
     return FoldNumbers(
-        candidate=Candidate(strategy=name, rule="last", by=by),
+        candidate=Contender(strategy=name, rule="last", by=by),
         accuracies=accuracies,
         violations=(violation,) * len(accuracies),
         violation=violation,
@@ -143,8 +143,8 @@ def test_an_undefined_violation_is_refused():
 
 
 def test_equal_differences_tell():
-    assert Difference.of([0.8, 0.9], [0.7, 0.8]).tells
-    assert not Difference.of([0.8, 0.9], [0.8, 0.9]).tells
+    assert FoldDifference.of([0.8, 0.9], [0.7, 0.8]).tells
+    assert not FoldDifference.of([0.8, 0.9], [0.8, 0.9]).tells
 
 
 # ------------------------------------------------------------------ a whole choice

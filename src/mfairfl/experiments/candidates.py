@@ -29,7 +29,7 @@ _THRESHOLDS: dict[By | None, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Contender:
     """A method with an output rule.
 
     Parameters
@@ -39,7 +39,7 @@ class Candidate:
 
     Examples
     --------
-    >>> print(Candidate(strategy="fedavg", rule="thresholds", by="none", tolerance=0.05))
+    >>> print(Contender(strategy="fedavg", rule="thresholds", by="none", tolerance=0.05))
     fedavg with one threshold at 0.05
     """
 
@@ -72,7 +72,7 @@ class FoldNumbers:
         That of the same decision for everyone.
     """
 
-    candidate: Candidate
+    candidate: Contender
     accuracies: tuple[float, ...]
     violations: tuple[float, ...]
     violation: float
@@ -89,7 +89,7 @@ class FoldNumbers:
         return self.accuracy - self.constant_accuracy >= USEFUL - _ROUNDING
 
 
-class Difference(NamedTuple):
+class FoldDifference(NamedTuple):
     """A mean paired difference over folds, and half its 95 % interval.
 
     Folds share most of their train rows, so Student's t is widened as Nadeau and Bengio (2003) do:
@@ -97,7 +97,7 @@ class Difference(NamedTuple):
 
     Examples
     --------
-    >>> Difference.of([0.86, 0.85, 0.84], [0.84, 0.85, 0.83]).tells
+    >>> FoldDifference.of([0.86, 0.85, 0.84], [0.84, 0.85, 0.83]).tells
     False
     """
 
@@ -105,7 +105,7 @@ class Difference(NamedTuple):
     half: float
 
     @classmethod
-    def of(cls, first: Sequence[float], other: Sequence[float]) -> "Difference":
+    def of(cls, first: Sequence[float], other: Sequence[float]) -> "FoldDifference":
         """Return first − other."""
         d = np.subtract(first, other)
         k, quantile = len(d), float(stats.t.ppf(0.975, len(d) - 1))
@@ -151,7 +151,7 @@ def pick_accurate(trials: Sequence[FoldNumbers], limit: float, *, by: By) -> Pic
     --------
     >>> fair, unfair = (
     ...     FoldNumbers(
-    ...         candidate=Candidate(strategy=name, rule="last"), accuracies=(accuracy,) * 2,
+    ...         candidate=Contender(strategy=name, rule="last"), accuracies=(accuracy,) * 2,
     ...         violations=(violation,) * 2, violation=violation, constant_accuracy=0.7,
     ...     )
     ...     for name, accuracy, violation in [("mfairfl", 0.8, 0.01), ("fedavg", 0.85, 0.2)]
@@ -206,7 +206,7 @@ def _simplest(
 ) -> Pick:
     """Return the simplest of the best and those that cannot be told apart from it."""
     differences = {
-        i: Difference.of(numbers(trials[best]), numbers(trials[i])) for i in pool if i != best
+        i: FoldDifference.of(numbers(trials[best]), numbers(trials[i])) for i in pool if i != best
     }
     near = [i for i, d in differences.items() if not d.tells and abs(d.mean) <= hardly]
     alike = [best, *near]

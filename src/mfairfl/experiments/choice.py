@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from mfairfl.display import DisplayTable, Head
 from mfairfl.display.numbers import DECIMAL
 from mfairfl.errors import ConfigError
-from mfairfl.experiments.candidates import Candidate, Difference, FoldNumbers, Pick
+from mfairfl.experiments.candidates import Contender, FoldDifference, FoldNumbers, Pick
 from mfairfl.fairness.uncertainty import Interval, Verdict, verdict
 from mfairfl.runs.execute import Run
 from mfairfl.runs.options import toml_value
@@ -42,7 +42,7 @@ class Wanted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class ChosenModel:
     """What was chosen, from which candidates, and the finished run.
 
     Parameters
@@ -79,7 +79,7 @@ class Choice:
         return self.run.baseline or self.run
 
     @property
-    def candidate(self) -> Candidate:
+    def candidate(self) -> Contender:
         """The chosen one."""
         return self.trials[self.pick.chosen].candidate
 
@@ -89,7 +89,7 @@ class Choice:
         free, chosen = self.trials[self.free.chosen], self.trials[self.pick.chosen]
         if free.candidate.reads_group <= chosen.candidate.reads_group:
             return ""
-        gain = Difference.of(free.accuracies, chosen.accuracies)
+        gain = FoldDifference.of(free.accuracies, chosen.accuracies)
         return (
             f"If decisions might depend on the group (by = group), {free.candidate} would be "
             f"chosen: held-out accuracy {gain}, violation {free.violation:.4f}."
@@ -110,7 +110,7 @@ class Choice:
         if not others:
             return ""
         least = min(others, key=lambda trial: trial.violation)
-        gain = Difference.of(least.accuracies, chosen.accuracies)
+        gain = FoldDifference.of(least.accuracies, chosen.accuracies)
         return (
             f"{least.candidate} would be more accurate ({gain}) at a held-out violation of "
             f"{least.violation:.4f} in place of {chosen.violation:.4f}."
@@ -135,7 +135,7 @@ class Choice:
         """Return all candidates, the most accurate first, each beside the chosen one."""
         chosen, rows = self.trials[self.pick.chosen], []
         for i, trial in sorted(enumerate(self.trials), key=lambda item: -item[1].accuracy):
-            beside = Difference.of(trial.accuracies, chosen.accuracies)
+            beside = FoldDifference.of(trial.accuracies, chosen.accuracies)
             notes = {
                 "chosen": trial is chosen,
                 "alike": i in self.pick.alike,
@@ -148,7 +148,7 @@ class Choice:
                 [str(trial.candidate), *numbers, "" if trial is chosen else str(beside), note]
             )
         columns = [
-            Head("Candidate", numeric=False),
+            Head("Contender", numeric=False),
             Head("Accuracy", "held out"),
             Head("Violation", "held out"),
             Head("Accuracy beside the chosen", "95 % interval"),

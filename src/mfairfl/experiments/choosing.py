@@ -23,13 +23,13 @@ from mfairfl.engine.state import RoundRecord, RunState, Setup
 from mfairfl.errors import ConfigError, require_known
 from mfairfl.experiments.candidates import (
     BASELINE,
-    Candidate,
+    Contender,
     FoldNumbers,
     Pick,
     pick_accurate,
     pick_fair,
 )
-from mfairfl.experiments.choice import Choice, Wanted
+from mfairfl.experiments.choice import ChosenModel, Wanted
 from mfairfl.experiments.search.space import applied
 from mfairfl.experiments.study_run import StudyWatcher, Unwatched
 from mfairfl.fairness.constraints import Constraints
@@ -73,7 +73,7 @@ def choose(
     rows: Table | None = None,
     workers: int | None = None,
     watcher: StudyWatcher | None = None,
-) -> Choice:
+) -> ChosenModel:
     """Choose a method and an output rule on folds of the train rows, then train the choice.
 
     Parameters
@@ -108,7 +108,7 @@ def choose(
         If the configuration says itself what is to be chosen.
     """
     wanted = Wanted.of(at_most, lose_at_most)
-    plan = _Plan.of(_configuration(config, wanted, by), wanted, methods, folds, rows)
+    plan = _Trials.of(_configuration(config, wanted, by), wanted, methods, folds, rows)
     beforehand = plan.beforehand()
     if beforehand:
         _log.warning(beforehand)
@@ -118,7 +118,7 @@ def choose(
     folder, chosen = None if out is None else Path(out), trials[pick.chosen].candidate
     request = RunRequest(config=plan.config_of(chosen), out=folder, rows=rows)
     run, *beside = train(with_baseline(request, chosen != plan.baseline))
-    choice = Choice(
+    choice = ChosenModel(
         wanted=wanted,
         folds=folds,
         trials=trials,
@@ -177,7 +177,7 @@ def _trained(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
+class _Trials:
     """What is tried.
 
     Parameters
@@ -197,7 +197,7 @@ class _Plan:
     train: np.ndarray
     test: np.ndarray
     aims: Mapping[float, Allowed]
-    sources: Mapping[Candidate, Candidate]
+    sources: Mapping[Contender, Contender]
 
     @classmethod
     def of(
@@ -207,7 +207,7 @@ class _Plan:
         methods: Sequence[str],
         folds: int,
         rows: Table | None,
-    ) -> "_Plan":
+    ) -> "_Trials":
         """Prepare the clients, and refuse what cannot be tried, before anything is trained."""
         federation = federation_of(config, table_of(config, rows))
         names = tuple(attribute.name for attribute in federation.attributes)
@@ -224,7 +224,7 @@ class _Plan:
             )
             for tolerance in (TOLERANCES if wanted.at_most is None else (wanted.at_most,))
         }
-        sources: dict[Candidate, Candidate] = {}
+        sources: dict[Contender, Contender] = {}
         for method in dict.fromkeys((BASELINE, *methods)):
             sources |= _candidates(config, method, aims)
         return cls(
@@ -239,16 +239,16 @@ class _Plan:
         )
 
     @property
-    def baseline(self) -> Candidate:
+    def baseline(self) -> Contender:
         """FedAvg as it is."""
         return next(iter(self.sources))
 
     @property
-    def trained(self) -> Sequence[Candidate]:
+    def trained(self) -> Sequence[Contender]:
         """What is trained on folds."""
         return list(dict.fromkeys(self.sources.values()))
 
-    def config_of(self, candidate: Candidate, more: Mapping[str, Any] | None = None) -> Config:
+    def config_of(self, candidate: Contender, more: Mapping[str, Any] | None = None) -> Config:
         """Return the configuration of a run with these further values."""
         values = _with_method(self.config, candidate.strategy)
         tolerance = candidate.tolerance or self.wanted.at_most
@@ -284,7 +284,7 @@ class _Plan:
         of = {one: runs[i * self.folds :][: self.folds] for i, one in enumerate(self.trained)}
         return tuple(self._numbers(one, of[source]) for one, source in self.sources.items())
 
-    def _numbers(self, candidate: Candidate, runs: Sequence[Run]) -> FoldNumbers:
+    def _numbers(self, candidate: Contender, runs: Sequence[Run]) -> FoldNumbers:
         tallies = [self._decided(candidate, run) for run in runs]
         alike = [
             constant_classifier(run.record.tallies["test"], majority=run.record.tallies["train"])
@@ -298,7 +298,7 @@ class _Plan:
             constant_accuracy=float(np.mean([*map(_accuracy, alike)])),
         )
 
-    def _decided(self, candidate: Candidate, run: Run) -> Tally:
+    def _decided(self, candidate: Contender, run: Run) -> Tally:
         """Return a candidate's counts on the held-out rows of a run."""
         held_out = run.record.tallies["test"]
         if candidate.rule != "thresholds" or self.sources[candidate] == candidate:
@@ -330,22 +330,22 @@ class _Plan:
 
 def _candidates(
     config: Config, method: str, tolerances: Iterable[float]
-) -> Iterator[tuple[Candidate, Candidate]]:
+) -> Iterator[tuple[Contender, Contender]]:
     """Yield a method's candidates, each with what is trained for it."""
     card = applied(config, _with_method(config, method)).strategy.create().card
     if card.usual_rule in ("select", "thresholds"):
         own: By | None = card.thresholds_by if card.usual_rule == "thresholds" else None
         for tolerance in tolerances:
-            one = Candidate(strategy=method, rule=card.usual_rule, by=own, tolerance=tolerance)
+            one = Contender(strategy=method, rule=card.usual_rule, by=own, tolerance=tolerance)
             yield one, one
         return
-    source = Candidate(strategy=method, rule=card.usual_rule)
+    source = Contender(strategy=method, rule=card.usual_rule)
     yield source, source
     if card.usual_rule != "last" or card.serves != "global":
         return
     permitted: tuple[By, ...] = ("none",) if config.fairness.blind else ("none", "group")
     for by, tolerance in product(permitted, tolerances):
-        yield Candidate(strategy=method, rule="thresholds", by=by, tolerance=tolerance), source
+        yield Contender(strategy=method, rule="thresholds", by=by, tolerance=tolerance), source
 
 
 def _with_method(config: Config, method: str) -> dict[str, Any]:

@@ -213,7 +213,7 @@ def _cells(label: str, point: TradeoffPoint, unit: Unit) -> list[Entry]:
     ]
 
 
-class _Scored(NamedTuple):
+class _ScoredRun(NamedTuple):
     """A finished run with what its clients counted of the model's scores."""
 
     record: RunRecord
@@ -221,7 +221,7 @@ class _Scored(NamedTuple):
     path: Path | None
 
     @classmethod
-    def of(cls, run: Run | str | Path) -> _Scored:
+    def of(cls, run: Run | str | Path) -> _ScoredRun:
         if isinstance(run, str | Path):
             path = Path(run)
             record = RunRecord.read(path)
@@ -271,7 +271,7 @@ def tradeoff(
         raise ConfigError(f"points = {points}; use 2 or more, such as {POINTS}")
     if not runs:
         raise ConfigError("tradeoff: needs a run; give the --out folder of `mfairfl train`")
-    scored = [_Scored.of(run) for run in runs]
+    scored = [_ScoredRun.of(run) for run in runs]
     first, split = scored[0].record, scored[0].record.reported
     names = distinct_names([run.path for run in scored], [run.record for run in scored])
     for run, name in zip(scored, names, strict=True):
@@ -324,7 +324,7 @@ def _demand(by: By, local_tolerance: float | Literal["none"] | None, *, local: b
     return demand
 
 
-def _require_scores(run: _Scored, name: str) -> None:
+def _require_scores(run: _ScoredRun, name: str) -> None:
     where = run.path or name
     if run.record.served.kind == "mixture":
         raise RunDirectoryError(
@@ -342,7 +342,7 @@ def _require_scores(run: _Scored, name: str) -> None:
             )
 
 
-def _fitted_on(run: _Scored) -> Split:
+def _fitted_on(run: _ScoredRun) -> Split:
     """Return the rows that choose."""
     choosing = "validation" in run.scores and run.record.reported != "validation"
     return "validation" if choosing else "train"
@@ -352,7 +352,7 @@ class _Fit:
     """The rules of one run for one notion."""
 
     def __init__(
-        self, run: _Scored, name: str, item: Notion, demand: Demand, *, local: bool
+        self, run: _ScoredRun, name: str, item: Notion, demand: Demand, *, local: bool
     ) -> None:
         record = run.record
         self.name, self.item, self.demand, self.local = name, item, demand, local

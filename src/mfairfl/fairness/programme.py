@@ -223,7 +223,7 @@ class Programme:
 
     def rounded(self, bounds: Bounds, solution: Solution) -> Solution:
         """Return one threshold for each block: a local search that begins with the likeliest."""
-        search = _Search(self, bounds, solution)
+        search = _Rounding(self, bounds, solution)
         if search.of_one_client.any():  # clients' own bounds first
             search.settle(0.0)
         for price in _EXCESS_PRICES:
@@ -237,7 +237,7 @@ class Programme:
         return np.asarray(np.maximum(bounds.lowest - reached, 0.0))
 
 
-class _Search:
+class _Rounding:
     """One threshold for each block, changed while that raises gain − Σ price · excess."""
 
     def __init__(self, programme: Programme, bounds: Bounds, solution: Solution) -> None:
