@@ -20,6 +20,10 @@ _CHOSEN = (
 )
 
 
+def _again() -> str:
+    return "stopped; if the command is repeated, the folds are trained again"
+
+
 @run_flags(but=_CHOSEN)
 def choose(
     what: str | None = None,
@@ -44,7 +48,7 @@ def choose(
     what : DATA | CONFIG.toml
         Data set from `mfairfl data list`, or settings; flags override them.
 
-    Choice
+    ChosenModel
     ------
     at_most : "NOTION NUMBER"
         Largest acceptable violation, as in "dp 0.05": the most accurate candidate within it.
@@ -77,7 +81,7 @@ def choose(
     settings = configuration(file, flags)
     name = default_folder(settings).name.replace(f"-{settings.strategy.name}", "", 1)
     folder = Path("runs") / f"choose-{name}" if out is None else out
-    with stoppable(), ManyRuns(terminal(stderr=True)) as watcher:
+    with stoppable(_again), ManyRuns(terminal(stderr=True)) as watcher:
         watcher.loading("choose")
         from mfairfl.experiments import choosing  # noqa: PLC0415 - takes seconds
 
