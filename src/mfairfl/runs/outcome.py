@@ -123,19 +123,7 @@ def finish_run(
         rounds=result.rounds,
         epochs_per_round=training["local_epochs"] * training["rounds"] // (setup.rounds or 1),
         model=facts.ModelFacts(**{"size": model.size, **model.describe()}),
-        served=facts.ServedFacts(
-            kind=served.kind,
-            names=served.names,
-            clients=served.clients,
-            weights=tuple(served.weights.tolist()),
-            rule=output.rule,
-            tolerance=output.tolerance,
-            margin=setup.margin,
-            dead_zone=setup.summary.goal.dead_zone,
-            note=served.note,
-            thresholds=None if served.thresholds is None else served.thresholds.to_json(),
-            fit=result.fitted and facts.ThresholdFit.of(output.demand, result.fitted),
-        ),
+        served=_served_facts(setup, result),
         warnings=[
             *model_warnings(tables[shown], tallies[shown], advice, rows=f"{shown} rows"),
             *_rule_warnings(output, result.fitted, blind=started.config["fairness"]["blind"]),
@@ -151,6 +139,24 @@ def finish_run(
     if directory is not None:
         record.write(directory.path)
     return record
+
+
+def _served_facts(setup: Setup, result: Result) -> facts.ServedFacts:
+    """Return which weights are the model, and how their scores become decisions."""
+    served, output, fitted = result.served, setup.output, result.fitted
+    return facts.ServedFacts(
+        kind=served.kind,
+        names=served.names,
+        clients=served.clients,
+        weights=tuple(served.weights.tolist()),
+        rule=output.rule,
+        tolerance=output.tolerance,
+        margin=setup.margin,
+        dead_zone=setup.summary.goal.dead_zone,
+        note=served.note,
+        thresholds=None if served.thresholds is None else served.thresholds.to_json(),
+        fit=None if fitted is None else facts.ThresholdFit.of(output.demand, fitted),
+    )
 
 
 # ------------------------------------------------------------------ warnings
