@@ -60,7 +60,7 @@ def print_run(record: RunRecord, folder: Path, *, as_json: bool) -> None:
     for note in record.federation.notes:
         typer.echo(f"note: {note}")
     typer.echo(
-        f"files: {folder}/ (run.json, rounds.csv, clients.csv, model.safetensors, encoder.json)"
+        f"files: {folder}/ (run.json, rounds.csv, clients.csv, {', '.join(sorted(record.files))})"
     )
     typer.echo(f"next, the report: mfairfl report {shlex.quote(str(folder))}")
     print_text(HINT)

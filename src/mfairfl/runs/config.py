@@ -222,7 +222,16 @@ class StrategyConfig(DocumentedModel):
 
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Cost = Annotated[float, Field(gt=0)]
-_Local = _Share | Literal["none"]
+
+
+def _local(value: Any) -> Any:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and value != "none" and not (number and 0 <= value <= 1):
+        raise ValueError("give a number from 0 to 1, or none")
+    return value
+
+
+_Local = Annotated[float | Literal["none"], pydantic.BeforeValidator(_local)]
 
 
 class OutputConfig(DocumentedModel):
